@@ -74,7 +74,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	if len(run) == 0 {
 		return
 	}
-	feasible, best := len(c.fit), c.tally.most
+	feasible, best := len(c.fit), c.totals.most
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
 	}
@@ -132,7 +132,7 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 		return false
 	case profile.policy != c.policy || profile.next != nil || !c.known || c.trouble != nil:
 		return false
-	case !c.tallied || len(c.changed) > 0 || c.flipped || c.tally.totals[node.index] != c.tally.most:
+	case !c.totalled || len(c.changed) > 0 || c.flipped || c.totals.totals[node.index] != c.totals.most:
 		return false // the node was not chosen by its total
 	case c.position+1 != s.snapshot.log.end() || len(s.snapshot.pending) != 1:
 		return false // something else happened
@@ -163,25 +163,31 @@ var pointsBehind = []contractv1.Point{
 // on no node but its own, and each answer is good until something changes.
 func (c *class) indifferent(ctx context.Context) bool {
 	asked, ok := c.policy.(contractv1.Indifferer)
-	all := func(idles []idle, stale []bool, scope func(i int) string, ask func(i int) bool) bool {
-		for i := range idles {
-			if stale[i] {
-				return false
-			}
-			if idles[i].now || scope(i) != string(sdk.ScopeCluster) {
-				continue
-			}
-			if !idles[i].asked {
-				idles[i].asked, idles[i].indifferent = true, ok && ask(i)
-			}
-			if !idles[i].indifferent {
-				return false
-			}
+	for p := range c.predicates {
+		if !c.predicates[p].independent(func() bool { return ok && asked.IndifferentVerdict(ctx, p, c.id) }) {
+			return false
 		}
-		return true
 	}
-	return all(c.idleP, c.stale, func(p int) string { return c.predicates[p].Scope }, func(p int) bool { return asked.IndifferentVerdict(ctx, p, c.id) }) &&
-		all(c.idleS, c.staleS, func(k int) string { return c.priorities[k].Scope }, func(k int) bool { return asked.IndifferentScore(ctx, k, c.id) })
+	for i := range c.priorities {
+		if !c.priorities[i].independent(func() bool { return ok && asked.IndifferentScore(ctx, i, c.id) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// independent reports whether a pod of the class changes the plugin's answers on no
+// node but its own. Asked once, unless the plugin's other answers say it already.
+func (p *pluginCache) independent(ask func() bool) bool {
+	switch {
+	case p.stale:
+		return false
+	case p.skip.now || !p.looksBeyond():
+		return true
+	case !p.skip.asked:
+		p.skip.asked, p.skip.indifferent = true, ask()
+	}
+	return p.skip.indifferent
 }
 
 // alike reports whether a pod that is next is as another one to plugins, and goes
@@ -197,7 +203,7 @@ func alike(next, p *podEntry) bool {
 // after them.
 func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	run := s.run[:0]
-	t := &c.tally
+	t := &c.totals
 	s.takenAt = grow(s.takenAt, len(s.snapshot.byIndex), 0)
 	s.takenAt[first.node] = 1
 	var before *evidence
@@ -256,10 +262,10 @@ func (s *Scheduler) verify(ctx context.Context, p *podEntry, profile *profile, r
 	c.metrics = profile.metrics
 	err := c.update(ctx, profile.policy, s.snapshot)
 	c.metrics = nil
-	if err != nil || !c.tallied || c.flipped || c.trouble != nil {
+	if err != nil || !c.totalled || c.flipped || c.trouble != nil {
 		return false
 	}
-	if _, err := c.totals(ctx); err != nil {
+	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return false
 	}

@@ -276,13 +276,13 @@ func (s *side) decide(ctx context.Context, id uint32, sh *shape, snap *snapshot)
 		return nil, err
 	}
 	if len(c.fit) > 0 {
-		if _, err := c.totals(ctx); err != nil {
+		if _, err := c.updateTotals(ctx); err != nil {
 			c.forget()
 			return nil, err
 		}
 	}
-	for p, stale := range c.stale {
-		if stale {
+	for p := range c.predicates {
+		if c.predicates[p].stale {
 			return nil, fmt.Errorf("predicate %s did not answer", c.predicates[p].Name)
 		}
 	}
@@ -321,7 +321,7 @@ func (c *class) would(node string, names []string) bool {
 	if len(c.fit) == 0 {
 		return node == ""
 	}
-	for _, n := range c.tally.tops() {
+	for _, n := range c.totals.tops() {
 		if names[n] == node {
 			return true
 		}

@@ -63,7 +63,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		}
 		s.queue.park(p, p.failed, decision.Time)
 		var due time.Time
-		if c := p.shape.class; c != nil && c.untilP != nil {
+		if c := p.shape.class; c != nil && c.expires {
 			due = c.unfitUntil()
 		}
 		s.queue.awaits(p, due)

@@ -78,7 +78,7 @@ const answersKept = 8
 func difference(d *comparedDecision, was, would *class, names []string) *Disagreement {
 	out := &Disagreement{Time: d.at, Namespace: d.namespace, Pod: d.name, Profile: d.profile, Node: d.node, byPlugin: map[string]int64{}}
 	if out.Elsewhere = !would.would(d.node, names); out.Elsewhere && len(would.fit) > 0 {
-		out.Candidate, out.OneOf = names[would.tally.nth(0)], would.tally.tied
+		out.Candidate, out.OneOf = names[would.totals.nth(0)], would.totals.tied
 	} else if !out.Elsewhere {
 		out.Candidate = d.node
 	}
@@ -125,7 +125,7 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 	var a, b []leaderScore
 	for _, n := range was.fit {
 		_, ok := slices.BinarySearch(would.fit, n)
-		if !ok || slices.Equal(was.raws(n, &a), would.raws(n, &b)) && was.tally.totals[n] == would.tally.totals[n] && len(was.priorities) == len(would.priorities) {
+		if !ok || slices.Equal(was.raws(n, &a), would.raws(n, &b)) && was.totals.totals[n] == would.totals.totals[n] && len(was.priorities) == len(would.priorities) {
 			continue
 		}
 		a, b = was.appendScores(a[:0], n), would.appendScores(b[:0], n)
@@ -136,7 +136,7 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 			}
 			d.take(AnswerDifference{
 				Node: names[n], Plugin: was.priorities[i].Name, Present: scoreText(a[i].score), Candidate: scoreText(b[other].score),
-				PresentTotal: was.tally.totals[n], CandidateTotal: would.tally.totals[n],
+				PresentTotal: was.totals.totals[n], CandidateTotal: would.totals.totals[n],
 			})
 		}
 	}
@@ -146,7 +146,7 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 func (c *class) raws(n uint32, buffer *[]leaderScore) []leaderScore {
 	*buffer = (*buffer)[:0]
 	for i := range c.priorities {
-		*buffer = append(*buffer, leaderScore{raw: c.rawOf(i, n)})
+		*buffer = append(*buffer, leaderScore{raw: c.priorities[i].rawOf(n)})
 	}
 	return *buffer
 }
@@ -159,7 +159,7 @@ func (c *class) verdictText(n uint32) string {
 		return AnswerFits
 	}
 	text := c.predicates[f].Name
-	for i, reason := range c.policy.Reasons(int(f), c.verdicts[f][n]) {
+	for i, reason := range c.policy.Reasons(int(f), c.predicates[f].verdicts[n]) {
 		if i == 0 {
 			text += ": "
 		} else {

@@ -225,7 +225,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 		}
 	}
 	x.Feasible = len(c.fit)
-	x.Plugins = pluginAccounts(c.policy, c.predicates, c.priorities)
+	x.Plugins = pluginAccounts(c.policy, c.infos.predicates, c.infos.priorities)
 	accounts := make([]NodeAccount, len(nodes))
 	for k, n := range nodes {
 		accounts[k] = NodeAccount{Node: s.snapshot.byIndex[n].name, Fits: c.fail[n] == fits, Verdicts: make([]VerdictAccount, len(c.predicates))}
@@ -270,8 +270,8 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 		}
 		for _, n := range c.fit {
 			a := &accounts[at[n]]
-			a.ScoresKept, a.Total = true, c.tally.totals[n]
-			a.Scores = scoreAccounts(c.priorities, c.appendScores(scores[:0], n))
+			a.ScoresKept, a.Total = true, c.totals.totals[n]
+			a.Scores = scoreAccounts(c.infos.priorities, c.appendScores(scores[:0], n))
 		}
 	}
 	for k, n := range nodes {
@@ -290,7 +290,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 	})
 	if len(c.fit) == 0 {
 		x.Change = change(accounts)
-	} else if tied := c.tally.tied; x.Node == "" {
+	} else if tied := c.totals.tied; x.Node == "" {
 		x.Why = fmt.Sprintf("%d of %d nodes fit now", x.Feasible, x.Nodes)
 	} else if accounts[0].Chosen || tied > 1 {
 		x.Why = s.whyNow(accounts, x, tied)

@@ -49,7 +49,7 @@ func (t *trace) settle(c *class, n uint32, fail int32) {
 	case fail == absent:
 		code = codeAbsent
 	case fail >= 0:
-		code = t.code(c, refusalKey{fail, c.verdicts[fail][n]})
+		code = t.code(c, refusalKey{fail, c.predicates[fail].verdicts[n]})
 	}
 	if int(n) < len(t.codes) && t.codes[n] == code {
 		return
@@ -117,14 +117,14 @@ func (c *class) evidenceAfter(before *evidence, s *snapshot, winner uint32, best
 	t := &c.trace
 	t.lent = true
 	e := &evidence{
-		policy: c.policy, predicates: c.predicates, priorities: c.priorities, names: s.names(),
+		policy: c.policy, predicates: c.infos.predicates, priorities: c.infos.priorities, names: s.names(),
 		codes: t.codes, refusals: t.refusals, winner: winner, partial: c.trouble != nil,
 	}
 	if len(c.fit) == 0 {
 		return e
 	}
-	e.tied = c.tally.tied
-	e.top = c.tally.leaders(winner, leaders)
+	e.tied = c.totals.tied
+	e.top = c.totals.leaders(winner, leaders)
 	e.scores = make([][]leaderScore, len(e.top))
 	for k, l := range e.top {
 		if before != nil && k < len(before.top) && before.top[k].node == l.node {
@@ -145,7 +145,7 @@ func (c *class) scoresOf(node uint32) []leaderScore {
 // node that fits. The totals were made just before.
 func (c *class) appendScores(out []leaderScore, node uint32) []leaderScore {
 	for i := range c.priorities {
-		out = append(out, leaderScore{c.rawOf(i, node), c.normalised(i, node)})
+		out = append(out, leaderScore{c.priorities[i].rawOf(node), c.priorities[i].normalised(c.fit, node)})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -21,33 +22,26 @@ func (e *expiry) sooner(until int64) {
 	}
 }
 
-// expires reports whether a plugin of the class has answers that end with time.
-func (c *class) expires() bool {
-	for p := range c.predicates {
-		if c.predicates[p].Expires {
-			return true
-		}
-	}
-	for i := range c.priorities {
-		if c.priorities[i].Expires {
-			return true
-		}
-	}
-	return false
+// expire reports whether a plugin has answers that end with time.
+func (i *pluginInfos) expire() bool {
+	return slices.ContainsFunc(i.predicates, func(p PredicateInfo) bool { return p.Expires }) ||
+		slices.ContainsFunc(i.priorities, func(p PriorityInfo) bool { return p.Expires })
 }
 
 // expire voids the answers that ended.
 func (c *class) expire(now time.Time) {
 	at := expiry(now.UnixMilli())
-	for p := range c.untilP {
-		if c.untilP[p] != 0 && c.untilP[p] <= at {
-			c.untilP[p], c.stale[p] = 0, true
-		}
+	for p := range c.predicates {
+		c.predicates[p].expire(at)
 	}
-	for i := range c.untilS {
-		if c.untilS[i] != 0 && c.untilS[i] <= at {
-			c.untilS[i], c.staleS[i] = 0, true
-		}
+	for i := range c.priorities {
+		c.priorities[i].expire(at)
+	}
+}
+
+func (p *pluginCache) expire(at expiry) {
+	if p.until != 0 && p.until <= at {
+		p.until, p.stale = 0, true
 	}
 }
 
@@ -55,7 +49,7 @@ func (c *class) expire(now time.Time) {
 func (c *class) verdictsUntil(p int) {
 	if c.predicates[p].Expires {
 		if e, ok := c.policy.(contractv1.Expirer); ok {
-			c.untilP[p].sooner(e.VerdictsUntil(p))
+			c.predicates[p].until.sooner(e.VerdictsUntil(p))
 		}
 	}
 }
@@ -64,7 +58,7 @@ func (c *class) verdictsUntil(p int) {
 func (c *class) scoresUntil(i int) {
 	if c.priorities[i].Expires {
 		if e, ok := c.policy.(contractv1.Expirer); ok {
-			c.untilS[i].sooner(e.ScoresUntil(i))
+			c.priorities[i].until.sooner(e.ScoresUntil(i))
 		}
 	}
 }
@@ -73,8 +67,8 @@ func (c *class) scoresUntil(i int) {
 // zero: never.
 func (c *class) unfitUntil() time.Time {
 	var first expiry
-	for p := range c.untilP {
-		first.sooner(int64(c.untilP[p]))
+	for p := range c.predicates {
+		first.sooner(int64(c.predicates[p].until))
 	}
 	if first == 0 {
 		return time.Time{}

@@ -130,7 +130,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		return nil, nil
 	}
 	// Scores are normalised over the nodes that are left, and extenders' are in the
-	// tally for this decision alone.
+	// totals for this decision alone.
 	fit := c.fit
 	c.fit = left
 	c.renormalize()
@@ -138,7 +138,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		c.fit = fit
 		c.renormalize()
 	}()
-	if _, err := c.totals(ctx); err != nil {
+	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	index, total := c.tally.nth(0), c.tally.most
-	if c.tally.tied > 1 {
-		index = c.tally.nth(s.random.IntN(c.tally.tied))
+	index, total := c.totals.nth(0), c.totals.most
+	if c.totals.tied > 1 {
+		index = c.totals.nth(s.random.IntN(c.totals.tied))
 	}
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
@@ -251,12 +251,12 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 		said = append(said, note)
 		for _, n := range c.fit {
 			added := scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
-			c.tally.totals[n] += added
+			c.totals.totals[n] += added
 			note.scores[n] = added
 		}
 	}
-	c.tally.summariseAll()
-	c.tally.lead()
+	c.totals.summariseAll()
+	c.totals.findMax()
 	return said
 }
 
@@ -287,7 +287,7 @@ func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (sa
 	if len(c.fit) == 0 {
 		return said, restore, nil
 	}
-	if _, err := c.totals(ctx); err != nil {
+	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return nil, restore, err
 	}
@@ -299,10 +299,10 @@ func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (sa
 
 // renormalize forgets totals, and scores that were normalised over other nodes.
 func (c *class) renormalize() {
-	for i := range c.moved {
-		c.moved[i], c.unmeasured[i] = true, true
+	for i := range c.priorities {
+		c.priorities[i].moved, c.priorities[i].unmeasured = true, true
 	}
-	c.flipped, c.tallied = true, false
+	c.flipped, c.totalled = true, false
 }
 
 // reasons counts what the predicates said against nodes, with what extenders did.
@@ -312,7 +312,7 @@ func (c *class) reasons(said []*extenderEvidence) map[string]int {
 		if f < 0 {
 			continue
 		}
-		for _, reason := range c.policy.Reasons(int(f), c.verdicts[f][n]) {
+		for _, reason := range c.policy.Reasons(int(f), c.predicates[f].verdicts[n]) {
 			reasons[reason]++
 		}
 	}

@@ -27,7 +27,7 @@ func (c *class) take(node uint32, pods int) taken {
 	const prime = 1099511628211 // of the hash FNV-1a
 	was := (uint64(14695981039346656037) ^ uint64(pods)) * prime
 	for i := range c.priorities {
-		was = (was ^ uint64(c.rawOf(i, node))) * prime
+		was = (was ^ uint64(c.priorities[i].rawOf(node))) * prime
 	}
 	return taken{node, was, c.fates[was]}
 }
@@ -36,7 +36,7 @@ func (c *class) take(node uint32, pods int) taken {
 // it reports whether that was forecast.
 func (c *class) became(t taken, best int64) bool {
 	fate := stays
-	switch total := c.tally.totals[t.node]; {
+	switch total := c.totals.totals[t.node]; {
 	case total < best:
 		fate = falls
 	case total > best:

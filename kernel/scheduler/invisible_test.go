@@ -241,8 +241,8 @@ func (w *world) sameVerdicts(c *class, fresh *testPolicy) {
 		}
 		for p := range c.predicates {
 			kept := uint32(0) // of one that has nothing to say
-			if !c.idleP[p].now {
-				kept = c.verdicts[p][n]
+			if !c.predicates[p].skip.now {
+				kept = c.predicates[p].verdicts[n]
 			}
 			if kept == unknown || c.reserved[uint32(n)] && c.fail[n] == int32(p) {
 				continue // not asked, or with the pods that are nominated there
@@ -257,15 +257,15 @@ func (w *world) sameVerdicts(c *class, fresh *testPolicy) {
 			}
 		}
 		for i := range c.priorities {
-			if c.fail[n] != fits || !c.idleS[i].now && !c.have[i][n] {
+			if c.fail[n] != fits || !c.priorities[i].skip.now && !c.priorities[i].have[n] {
 				continue
 			}
 			out := []int64{0}
 			if err := fresh.Score(w.t.Context(), i, c.id, []uint32{uint32(n)}, out); err != nil {
 				w.t.Fatal(err)
 			}
-			if c.rawOf(i, uint32(n)) != out[0] {
-				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.name, c.priorities[i].Name, c.rawOf(i, uint32(n)), out[0])
+			if c.priorities[i].rawOf(uint32(n)) != out[0] {
+				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.name, c.priorities[i].Name, c.priorities[i].rawOf(uint32(n)), out[0])
 			}
 		}
 	}

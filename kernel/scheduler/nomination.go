@@ -93,11 +93,11 @@ func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node
 	if _, found := slices.BinarySearch(c.fit, node.index); s.cfg.Explain == 0 || !found {
 		return nil
 	}
-	if _, err := c.totals(ctx); err != nil {
+	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return err
 	}
-	d.Total = c.tally.totals[node.index]
+	d.Total = c.totals.totals[node.index]
 	d.evidence = c.evidence(s.snapshot, node.index, d.Total)
 	return nil
 }

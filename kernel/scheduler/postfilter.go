@@ -290,7 +290,7 @@ func (c *class) refusals(s *snapshot) *contractv1.CycleCall {
 		v := ruling{predicate: c.fail[n]}
 		switch {
 		case v.predicate >= 0:
-			v.verdict = c.verdicts[v.predicate][n]
+			v.verdict = c.predicates[v.predicate].verdicts[n]
 			list.add(uint32(n), v, "", nil)
 		case c.narrowing.stop != nil && c.narrowing.stop.code == contractv1.Code_UNSCHEDULABLE:
 			list.resolvable(uint32(n), c.narrowing.stop)

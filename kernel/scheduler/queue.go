@@ -32,9 +32,9 @@ type podEntry struct {
 	// On a node: its name, and whether the pod is only assumed there.
 	node    string
 	assumed bool
-	among   int    // its place among those that are, from 1
-	gone    bool   // it was removed
-	aloof   *aloof // as it was when it came there
+	among   int         // its place among those that are, from 1
+	gone    bool        // it was removed
+	ignored *unaffected // by these plugins, as of when it came there
 	// reserved: reserve plugins know of it and are to be told when it comes to
 	// nothing.
 	reserved bool

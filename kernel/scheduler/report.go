@@ -42,7 +42,7 @@ func (c *class) why(nodes int) (string, *failure) {
 	narrowed := nodes
 	for n, f := range c.fail {
 		if f >= 0 {
-			counts[verdict{f, c.verdicts[f][n]}]++
+			counts[verdict{f, c.predicates[f].verdicts[n]}]++
 			narrowed--
 		}
 	}
@@ -52,7 +52,7 @@ func (c *class) why(nodes int) (string, *failure) {
 		for _, reason := range c.policy.Reasons(int(v.predicate), v.id) {
 			reasons[reason] += count
 		}
-		by = append(by, rejection(&c.predicates[v.predicate]))
+		by = append(by, rejection(c.predicates[v.predicate].PredicateInfo))
 	}
 	if refused := c.narrowing.tell(narrowed, c.at.points[contractv1.Point_PRE_FILTER], reasons, &by); refused != "" {
 		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), newFailure(by)

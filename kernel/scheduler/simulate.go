@@ -222,7 +222,7 @@ func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*no
 		return nil, d, err
 	}
 	c := p.shape.class
-	for _, n := range c.tally.tops() {
+	for _, n := range c.totals.tops() {
 		if other := s.snapshot.byIndex[n]; other.name == preferred && other != node {
 			node, d.evidence = other, c.evidence(s.snapshot, n, d.Total)
 			break

@@ -128,8 +128,8 @@ func (s *snapshot) addPodTo(pod *podEntry, e *nodeEntry) {
 	pod.node = e.name
 	e.pods[pod.uid] = pod
 	if e.node != nil {
-		pod.aloof = pod.shape.aloofness()
-		s.log.add(touch{node: e.index, by: pod.aloof})
+		pod.ignored = pod.shape.ignoredBy()
+		s.log.add(touch{node: e.index, by: pod.ignored})
 		s.pending = append(s.pending, opPodAdd(e, pod))
 	}
 }
@@ -142,7 +142,7 @@ func (s *snapshot) removePod(pod *podEntry) {
 	}
 	delete(e.pods, pod.uid)
 	if e.node != nil {
-		s.log.add(touch{node: e.index, by: pod.aloof})
+		s.log.add(touch{node: e.index, by: pod.ignored})
 		s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_PodRemove{
 			PodRemove: &contractv1.PodRemove{Node: e.index, Uid: string(pod.uid)}}})
 	} else if len(e.pods) == 0 {
@@ -222,7 +222,7 @@ func (s *snapshot) tellStarts(e *nodeEntry) {
 type touch struct {
 	node   uint32
 	object bool
-	by     *aloof // the pod that came or went is that; nil: it may concern all plugins
+	by     *unaffected // plugins that ignore the pod which came or went; nil: it may concern all
 }
 
 // changeLog remembers which nodes were touched, in order. Positions only grow;

@@ -96,7 +96,7 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*Predicat
 		if len(alive) == 0 {
 			break
 		}
-		if c.idleP[p].now || !wanted(&c.predicates[p]) {
+		if c.predicates[p].skip.now || !wanted(c.predicates[p].PredicateInfo) {
 			continue
 		}
 		out, err := c.rulings(ctx, p, nodes, alive)
@@ -121,10 +121,10 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*Predicat
 // has its answer to.
 func (c *class) rulings(ctx context.Context, p int, nodes []uint32, alive []int) ([]uint32, error) {
 	out, ask, at := make([]uint32, len(alive)), make([]uint32, 0, len(alive)), make([]int, 0, len(alive))
-	kept := c.predicates[p].Scope == string(sdk.ScopeNodeObject) && !c.stale[p]
+	kept := !c.predicates[p].looksAtPods() && !c.predicates[p].stale
 	for i, k := range alive {
-		if n := nodes[k]; kept && int(n) < len(c.verdicts[p]) && c.verdicts[p][n] != unknown {
-			out[i] = c.verdicts[p][n]
+		if n := nodes[k]; kept && int(n) < len(c.predicates[p].verdicts) && c.predicates[p].verdicts[n] != unknown {
+			out[i] = c.predicates[p].verdicts[n]
 		} else {
 			ask, at = append(ask, n), append(at, i)
 		}
@@ -152,7 +152,7 @@ func clusterScope(p *PredicateInfo) bool { return p.Scope == string(sdk.ScopeClu
 // clustered reports whether a predicate looks beyond a node.
 func (c *class) clustered() bool {
 	for p := range c.predicates {
-		if clusterScope(&c.predicates[p]) {
+		if c.predicates[p].looksBeyond() {
 			return true
 		}
 	}
@@ -241,7 +241,7 @@ func (c *class) keepRoom(ctx context.Context, s *snapshot, alive []uint32) ([]ui
 			c.reserved = map[uint32]bool{}
 		}
 		c.reserved[n] = true
-		c.verdicts[r.predicate][n] = r.verdict
+		c.predicates[r.predicate].verdicts[n] = r.verdict
 		c.settle(n, r.predicate)
 	}
 	return passed, nil
@@ -258,7 +258,7 @@ func (c *class) unreserve() {
 			continue
 		}
 		delete(c.reserved, n)
-		c.voidVerdicts(n)
+		c.invalidateVerdicts(n)
 	}
 }
 

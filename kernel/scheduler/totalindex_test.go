@@ -10,11 +10,11 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
-// A tally that was changed node by node says what one look at all nodes says.
+// An index of totals that was changed node by node says what one look at all nodes says.
 func TestTallyIsAFullLook(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var y tally
+		var y totalIndex
 		want := map[uint32]int64{}
 		n := 0
 		for range 3000 {
@@ -44,7 +44,7 @@ func TestTallyIsAFullLook(t *testing.T) {
 					tops = append(tops, l.node)
 				}
 			}
-			y.lead()
+			y.findMax()
 			k := random.IntN(len(tops))
 			if y.most != order[0].total || y.tied != len(tops) || y.nth(k) != tops[k] || !slices.Equal(y.tops(), tops) {
 				t.Fatalf("seed %d: best %d on %v, want %d on %v", seed, y.most, y.tops(), order[0].total, tops)
@@ -53,11 +53,11 @@ func TestTallyIsAFullLook(t *testing.T) {
 				gone := order[random.IntN(min(3, len(order)))]
 				y.drop(gone.node)
 				dropped := y
-				if y.lead(); y.most != dropped.most || y.tied != dropped.tied {
+				if y.findMax(); y.most != dropped.most || y.tied != dropped.tied {
 					t.Fatalf("seed %d: without node %d best %d on %d, want %d on %d", seed, gone.node, dropped.most, dropped.tied, y.most, y.tied)
 				}
 				y.set(gone.node, gone.total)
-				y.lead()
+				y.findMax()
 			}
 			winner := order[random.IntN(len(order))]
 			leaders := append([]leader{winner}, slices.DeleteFunc(slices.Clone(order), func(l leader) bool { return l == winner })...)

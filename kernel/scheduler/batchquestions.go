@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 
-	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -21,25 +20,26 @@ func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
 	if !ok || group == 0 {
 		return
 	}
-	e := &c.together
+	e := &c.questions
 	*e = contractv1.Evaluation{Class: c.id, Nodes: alive, Filters: e.Filters[:0], Scores: e.Scores[:0]}
 	count := 0
 	last := p
 	for ; last < len(c.predicates) && c.predicates[last].Group == group; last++ {
-		if c.idleP[last].now {
+		if c.predicates[last].skip.now {
 			continue
 		}
-		if nodes, some := missing(alive, c.verdicts[last], unknown); some {
+		if nodes, some := missing(alive, c.predicates[last].verdicts, unknown); some {
 			e.Filters = append(e.Filters, contractv1.FilterQuestion{Predicate: last, Nodes: nodes})
 			count += len(alive)
 		}
 	}
 	if last == len(c.predicates) {
 		for i := range c.priorities {
-			if c.priorities[i].Group != group || c.idleS[i].now || c.voidS[i] && c.priorities[i].Scope == string(sdk.ScopeCluster) {
+			cache := &c.priorities[i]
+			if cache.Group != group || cache.skip.now || cache.void && cache.looksBeyond() {
 				continue
 			}
-			if nodes, some := missing(alive, c.have[i], false); some {
+			if nodes, some := missing(alive, cache.have, false); some {
 				e.Scores = append(e.Scores, contractv1.ScoreQuestion{Priority: i, Nodes: nodes})
 				count += len(alive)
 			}
@@ -63,7 +63,7 @@ func (c *class) scoreTogether(ctx context.Context) {
 		if group == 0 || len(c.asks[i]) == 0 {
 			continue
 		}
-		e := &c.together
+		e := &c.questions
 		*e = contractv1.Evaluation{Class: c.id, Filters: e.Filters[:0], Scores: e.Scores[:0]}
 		count, first := 0, true
 		for k := range c.priorities {
@@ -86,32 +86,23 @@ func (c *class) scoreTogether(ctx context.Context) {
 
 func (c *class) takeTogether(e *contractv1.Evaluation) {
 	for _, q := range e.Filters {
-		if q.Until != 0 && c.untilP != nil {
-			c.untilP[q.Predicate].sooner(q.Until)
+		cache := &c.predicates[q.Predicate]
+		if c.expires {
+			cache.until.sooner(q.Until)
 		}
 		for k, n := range q.Answered {
-			c.verdicts[q.Predicate][n] = q.Verdicts[k]
+			cache.verdicts[n] = q.Verdicts[k]
 		}
 	}
 	for _, q := range e.Scores {
-		if q.Until != 0 && c.untilS != nil {
-			c.untilS[q.Priority].sooner(q.Until)
+		cache := &c.priorities[q.Priority]
+		if c.expires {
+			cache.until.sooner(q.Until)
 		}
 		for k, n := range q.Answered {
-			c.takeScore(q.Priority, n, q.Scores[k])
+			c.takeScore(cache, n, q.Scores[k])
 		}
 	}
-}
-
-func (c *class) takeScore(i int, n uint32, score int64) {
-	if before := c.raw[i][n]; before != score {
-		c.raw[i][n] = score
-		c.moved[i] = true
-		c.unmeasured[i] = c.unmeasured[i] || score > c.largest[i] || before >= c.largest[i] ||
-			c.priorities[i].Normalize == string(sdk.NormalizeMinMax) && (score < c.least[i] || before <= c.least[i])
-		c.change(n)
-	}
-	c.have[i][n] = true
 }
 
 // missing returns those of nodes of which nothing is known, nil if that is all

@@ -2,16 +2,16 @@ package scheduler
 
 import "math"
 
-// tallyBlock is how many nodes share one entry of a tally's summary. A changed
+// totalBlock is how many nodes share one entry of the summary. A changed
 // node costs a look at its block and one at each other's summary.
-const tallyBlock = 64
+const totalBlock = 64
 
 // none is the total of a node that does not fit.
 const none = math.MinInt64
 
-// tally is the total score of each node that fits, by node index, so summarised
+// totalIndex is the total score of each node that fits, by node index, so summarised
 // that the best is found without a look at each.
-type tally struct {
+type totalIndex struct {
 	totals []int64
 	best   []int64 // by block: the largest total in it
 	ties   []int   // by block: how many nodes have that
@@ -21,27 +21,27 @@ type tally struct {
 }
 
 // resize makes room for n nodes.
-func (t *tally) resize(n int) {
-	n = (n + tallyBlock - 1) / tallyBlock * tallyBlock
+func (t *totalIndex) resize(n int) {
+	n = (n + totalBlock - 1) / totalBlock * totalBlock
 	t.totals = grow(t.totals, n, none)
-	t.best = grow(t.best, n/tallyBlock, none)
-	t.ties = grow(t.ties, n/tallyBlock, 0)
+	t.best = grow(t.best, n/totalBlock, none)
+	t.ties = grow(t.ties, n/totalBlock, 0)
 }
 
 // clear leaves no node with a total.
-func (t *tally) clear() {
+func (t *totalIndex) clear() {
 	for n := range t.totals {
 		t.totals[n] = none
 	}
 }
 
 // set gives a node another total.
-func (t *tally) set(n uint32, total int64) {
+func (t *totalIndex) set(n uint32, total int64) {
 	before := t.totals[n]
 	if t.totals[n] = total; before == total {
 		return
 	}
-	block := int(n) / tallyBlock
+	block := int(n) / totalBlock
 	switch best := t.best[block]; {
 	case total > best:
 		t.best[block], t.ties[block] = total, 1
@@ -54,21 +54,21 @@ func (t *tally) set(n uint32, total int64) {
 	}
 }
 
-// drop takes out a node, and knows at once what lead would find if it was one of
+// drop takes out a node, and knows at once what findMax would find if it was one of
 // several on the best total.
-func (t *tally) drop(n uint32) {
+func (t *totalIndex) drop(n uint32) {
 	one := t.tied > 1 && t.totals[n] == t.most
 	if t.set(n, none); one {
 		t.tied--
 	} else {
-		t.lead()
+		t.findMax()
 	}
 }
 
 // summarise works out a block's entry.
-func (t *tally) summarise(block int) {
+func (t *totalIndex) summarise(block int) {
 	best, ties := int64(none), 0
-	for _, total := range t.totals[block*tallyBlock : (block+1)*tallyBlock] {
+	for _, total := range t.totals[block*totalBlock : (block+1)*totalBlock] {
 		if total > best {
 			best, ties = total, 0
 		}
@@ -80,14 +80,14 @@ func (t *tally) summarise(block int) {
 }
 
 // summariseAll works out every entry.
-func (t *tally) summariseAll() {
+func (t *totalIndex) summariseAll() {
 	for block := range t.best {
 		t.summarise(block)
 	}
 }
 
-// lead finds the best total and counts the nodes that have it.
-func (t *tally) lead() {
+// findMax finds the best total and counts the nodes that have it.
+func (t *totalIndex) findMax() {
 	t.most, t.tied = none, 0
 	for block, best := range t.best {
 		if best > t.most {
@@ -100,7 +100,7 @@ func (t *tally) lead() {
 }
 
 // nth returns the nth of the nodes on the best total, in order of index.
-func (t *tally) nth(n int) uint32 {
+func (t *totalIndex) nth(n int) uint32 {
 	for block, best := range t.best {
 		if best != t.most {
 			continue
@@ -109,7 +109,7 @@ func (t *tally) nth(n int) uint32 {
 			n -= t.ties[block]
 			continue
 		}
-		for at := block * tallyBlock; ; at++ {
+		for at := block * totalBlock; ; at++ {
 			if t.totals[at] != best {
 				continue
 			}
@@ -123,7 +123,7 @@ func (t *tally) nth(n int) uint32 {
 }
 
 // tops are the nodes on the best total, in order of index.
-func (t *tally) tops() []uint32 {
+func (t *totalIndex) tops() []uint32 {
 	list := make([]uint32, 0, t.tied)
 	for n, total := range t.totals {
 		if total == t.most && total != none {
@@ -134,7 +134,7 @@ func (t *tally) tops() []uint32 {
 }
 
 // leaders are the best nodes by total, the winner first, then by total and index.
-func (t *tally) leaders(winner uint32, most int) []leader {
+func (t *totalIndex) leaders(winner uint32, most int) []leader {
 	top := make([]leader, 1, most)
 	top[0] = leader{winner, t.totals[winner]}
 	for block, best := range t.best {
@@ -142,7 +142,7 @@ func (t *tally) leaders(winner uint32, most int) []leader {
 		if best == none || len(top) == most && best <= top[most-1].total {
 			continue
 		}
-		for at := block * tallyBlock; at < (block+1)*tallyBlock; at++ {
+		for at := block * totalBlock; at < (block+1)*totalBlock; at++ {
 			total := t.totals[at]
 			if total == none || uint32(at) == winner || len(top) == most && total <= top[most-1].total {
 				continue

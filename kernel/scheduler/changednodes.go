@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// changedNodes is what a plugin of scope cluster said of its answers for a class.
+type changedNodes struct {
+	since uint64 // the moment up to which the class has them
+	known bool   // in this decision: no answers changed but those about nodes
+	nodes []uint32
+}
+
+// askChangedNodes asks the plugins of scope cluster which of their answers for the class
+// changed. Of those that do not know, every answer is void.
+func (c *class) askChangedNodes(ctx context.Context, s *snapshot) {
+	for p := range c.predicates {
+		changed := &c.predicates[p].changed
+		changed.known, changed.nodes = c.untouchedPredicates.has(p), changed.nodes[:0]
+	}
+	for i := range c.priorities {
+		changed := &c.priorities[i].changed
+		changed.known, changed.nodes = c.untouchedPriorities.has(i), changed.nodes[:0]
+	}
+	mover, ok := c.policy.(contractv1.Mover)
+	if !ok || !c.known || c.position == s.log.end() {
+		return
+	}
+	if _, ok := s.log.since(c.position); !ok {
+		return
+	}
+	for p := range c.predicates {
+		if cache := &c.predicates[p]; cache.asksForChanges() {
+			cache.changed.take(mover.MovedVerdicts(ctx, p, c.id, cache.changed.since))
+		}
+	}
+	for i := range c.priorities {
+		if cache := &c.priorities[i]; cache.asksForChanges() {
+			cache.changed.take(mover.MovedScores(ctx, i, c.id, cache.changed.since))
+		}
+	}
+}
+
+// asksForChanges reports whether the plugin's answers about nodes that did not change
+// may be others. Its own changes are not known yet.
+func (p *pluginCache) asksForChanges() bool {
+	return p.looksBeyond() && !p.stale && !p.skip.now && !p.changed.known
+}
+
+func (m *changedNodes) take(now uint64, nodes []uint32, known bool) {
+	m.since, m.known = now, known
+	m.nodes = append(m.nodes[:0], nodes...)
+}
+
+// invalidateChanged forgets the verdicts of predicate p that changed.
+func (c *class) invalidateChanged(p int) {
+	cache := &c.predicates[p]
+	for _, n := range cache.changed.nodes {
+		if int(n) < len(cache.verdicts) {
+			cache.verdicts[n] = unknown
+			c.reconsider(n, p)
+		}
+	}
+}
+
+// invalidateChanged forgets the raw scores that changed.
+func (p *priorityCache) invalidateChanged() {
+	if !p.changed.known {
+		return
+	}
+	for _, n := range p.changed.nodes {
+		if int(n) < len(p.have) {
+			p.have[n] = false
+			p.moved = true
+		}
+	}
+}
+
+// askChangedScores adds the nodes that fit and whose raw score changed to those that
+// priority i is asked about.
+func (c *class) askChangedScores(i int) {
+	cache := &c.priorities[i]
+	if !cache.changed.known || len(cache.changed.nodes) == 0 {
+		return
+	}
+	for _, n := range cache.changed.nodes {
+		if int(n) < len(c.fail) && c.fail[n] == fits && !cache.have[n] {
+			c.asks[i] = append(c.asks[i], n)
+		}
+	}
+	slices.Sort(c.asks[i])
+	c.asks[i] = slices.Compact(c.asks[i])
+}

@@ -1,0 +1,131 @@
+package scheduler
+
+// version is the sum of the versions of kinds of objects.
+func (s *snapshot) version(kinds []string) uint64 {
+	var sum uint64
+	for _, kind := range kinds {
+		sum += s.kinds[kind]
+	}
+	return sum
+}
+
+// invalidate forgets verdicts that may have changed and lists the nodes to look at.
+// Raw scores of single nodes go with them.
+func (c *class) invalidate(s *snapshot) {
+	c.tick++
+	c.list = c.list[:0]
+	touched, ok := s.log.since(c.position)
+	if !c.known || !ok {
+		for n := range s.byIndex {
+			c.invalidateNode(touch{node: uint32(n), object: true})
+		}
+		for p := range c.predicates {
+			cache := &c.predicates[p]
+			cache.reads, cache.stale = s.version(cache.kinds), false
+		}
+		return
+	}
+	c.listOnPods()
+	for _, t := range touched {
+		if t.object || c.mark[t.node] != c.tick {
+			c.invalidateNode(t)
+		}
+	}
+	for p := range c.predicates {
+		cache := &c.predicates[p]
+		reads := cache.version(c, s)
+		if cache.skip.before {
+			cache.reads = reads
+			continue
+		}
+		same := reads == cache.reads && !cache.stale
+		if same && (!cache.looksBeyond() || len(touched) == 0) {
+			continue
+		}
+		cache.reads, cache.stale = reads, false
+		if same && cache.changed.known {
+			c.invalidateChanged(p)
+			continue
+		}
+		setAll(cache.verdicts, unknown)
+		for n := range c.fail {
+			c.reconsider(uint32(n), p)
+		}
+	}
+}
+
+// reconsider lists a node of which predicate p may have another verdict. One that
+// failed earlier in the order stays failed, unless it fits by itself.
+func (c *class) reconsider(n uint32, p int) {
+	if f := c.fail[n]; f == fits || f >= int32(p) || c.reserved[n] {
+		c.enlist(n)
+	}
+}
+
+// invalidateNode lists a node that changed, and forgets the answers that the change may
+// have made others.
+func (c *class) invalidateNode(t touch) {
+	c.enlist(t.node)
+	if !t.object {
+		for _, p := range c.onPodsPredicates {
+			c.predicates[p].verdicts[t.node] = unknown
+		}
+		for _, i := range c.onPodsPriorities {
+			c.priorities[i].have[t.node] = false
+		}
+		return
+	}
+	c.invalidateVerdicts(t.node)
+	for i := range c.priorities {
+		if cache := &c.priorities[i]; !cache.skip.now {
+			cache.have[t.node] = false
+		}
+	}
+}
+
+// listOnPods lists the plugins that have to be asked about a node that got or lost a
+// pod since the last update.
+func (c *class) listOnPods() {
+	c.onPodsPredicates, c.onPodsPriorities = c.onPodsPredicates[:0], c.onPodsPriorities[:0]
+	for p := range c.predicates {
+		if cache := &c.predicates[p]; !cache.skip.now && !c.untouchedPredicates.has(p) && cache.looksAtPods() {
+			c.onPodsPredicates = append(c.onPodsPredicates, p)
+		}
+	}
+	for i := range c.priorities {
+		if cache := &c.priorities[i]; !cache.skip.now && !c.untouchedPriorities.has(i) && cache.looksAtPods() {
+			c.onPodsPriorities = append(c.onPodsPriorities, i)
+		}
+	}
+}
+
+// invalidateVerdicts forgets what all predicates said about a node.
+func (c *class) invalidateVerdicts(n uint32) {
+	for p := range c.predicates {
+		if cache := &c.predicates[p]; !cache.skip.now {
+			cache.verdicts[n] = unknown
+		}
+	}
+}
+
+// invalidateScores forgets the raw scores of priorities that may score every node
+// otherwise now.
+func (c *class) invalidateScores(s *snapshot) {
+	changed := !c.known || c.position != s.log.end()
+	for i := range c.priorities {
+		cache := &c.priorities[i]
+		reads := cache.version(c, s)
+		if cache.skip.now {
+			cache.void, cache.reads, cache.stale = false, reads, false
+			continue
+		}
+		cache.void = !c.known || reads != cache.reads || cache.stale || cache.looksBeyond() && changed && !cache.changed.known
+		if cache.void {
+			clear(cache.have)
+			cache.moved = true
+		} else {
+			cache.invalidateChanged()
+		}
+		cache.reads, cache.stale = reads, false
+	}
+}

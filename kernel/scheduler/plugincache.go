@@ -1,0 +1,117 @@
+package scheduler
+
+import "pintle.dev/pintle/sdk"
+
+// pluginCache is what a class keeps about one plugin beside its answers: what they
+// depend on, and whether they still hold.
+type pluginCache struct {
+	scope string   // of the plugin for pods of the class: one of sdk.Scope
+	kinds []string // of the cluster objects that the plugin reads
+
+	reads uint64 // sum of the versions of these kinds at the last update
+	stale bool   // the plugin failed and was ignored, or an answer ended: ask about all nodes
+	until expiry // when the first answer ends
+
+	skip    skip
+	changed changedNodes
+}
+
+// looksAtPods reports whether pods on a node are part of the plugin's answer about it.
+func (p *pluginCache) looksAtPods() bool { return p.scope != string(sdk.ScopeNodeObject) }
+
+// looksBeyond reports whether other nodes are part of the plugin's answer about one.
+func (p *pluginCache) looksBeyond() bool { return p.scope == string(sdk.ScopeCluster) }
+
+// fresh reports whether the plugin's answers depend on no object that changed since
+// the last update.
+func (p *pluginCache) fresh(c *class, s *snapshot) bool {
+	return c.known && !p.stale && p.reads == p.version(c, s)
+}
+
+// version is that of the kinds which the plugin reads.
+func (p *pluginCache) version(c *class, s *snapshot) uint64 {
+	if c.known && c.objects == s.edits {
+		return p.reads
+	}
+	return s.version(p.kinds)
+}
+
+// predicateCache holds one predicate's answers for a class.
+type predicateCache struct {
+	*PredicateInfo
+	pluginCache
+
+	verdicts []uint32 // by node index; unknown: to be asked for. Nil while the plugin skips the class
+}
+
+func newPredicateCaches(infos []PredicateInfo) []predicateCache {
+	caches := make([]predicateCache, len(infos))
+	for i := range infos {
+		caches[i].PredicateInfo = &infos[i]
+		caches[i].scope, caches[i].kinds = infos[i].Scope, infos[i].Reads
+	}
+	return caches
+}
+
+func (p *predicateCache) resize(nodes int) {
+	if p.skip.now {
+		p.verdicts = nil
+		return
+	}
+	p.verdicts = grow(p.verdicts, nodes, unknown)
+}
+
+// priorityCache holds one priority's answers for a class.
+type priorityCache struct {
+	*PriorityInfo
+	pluginCache
+
+	raw   []int64 // by node index, where have is true. Both nil while the plugin skips the class
+	have  []bool
+	void  bool // in this decision: all raw scores are to be asked for
+	moved bool // raw scores changed since they were normalised
+
+	// What raw scores are normalised by, over the nodes that fit.
+	least, largest int64   // raw scores, where the host normalises
+	unmeasured     bool    // least or largest may be others
+	norm           []int64 // parallel to class.fit; where the plugin normalises
+	zero           bool    // normalised scores are all 0, without a question
+}
+
+func newPriorityCaches(infos []PriorityInfo) []priorityCache {
+	caches := make([]priorityCache, len(infos))
+	for i := range infos {
+		caches[i].PriorityInfo = &infos[i]
+		caches[i].scope, caches[i].kinds = infos[i].Scope, infos[i].Reads
+	}
+	return caches
+}
+
+func (p *priorityCache) resize(nodes int) {
+	if p.skip.now {
+		return
+	}
+	p.raw = grow(p.raw, nodes, 0)
+	p.have = grow(p.have, nodes, false)
+}
+
+// rawOf is the raw score of a node.
+func (p *priorityCache) rawOf(n uint32) int64 {
+	if p.skip.now {
+		return 0
+	}
+	return p.raw[n]
+}
+
+// take keeps the raw score of a node; it reports whether that is another than before.
+func (p *priorityCache) take(n uint32, score int64) (other bool) {
+	before := p.raw[n]
+	p.raw[n], p.have[n] = score, true
+	if before == score {
+		return false
+	}
+	p.moved = true
+	p.unmeasured = p.unmeasured || score > p.largest || before >= p.largest ||
+		p.Normalize == string(sdk.NormalizeMinMax) && (score < p.least || before <= p.least)
+	return true
+}

@@ -1,0 +1,80 @@
+package scheduler
+
+import (
+	"context"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// unaffected are the plugins of a policy that ignore pods of a class: such a pod that
+// comes to a node, or goes, does not change what the plugin says of a class that it
+// ignores, too. The plugin is not asked about the node then. It is never changed.
+type unaffected struct {
+	policy     Policy
+	generation uint64
+
+	predicates, priorities pluginSet
+}
+
+// pluginSet is a set of the first 64 plugins of a kind, by index.
+type pluginSet uint64
+
+func (s pluginSet) has(i int) bool { return i < 64 && s&(1<<i) != 0 }
+
+// askUnaffected asks the plugins that look at pods on nodes whether they ignore pods of
+// the class.
+func (c *class) askUnaffected(ctx context.Context) {
+	c.unaffected = nil
+	asked, ok := c.policy.(contractv1.Aloofer)
+	if !ok {
+		return
+	}
+	u := &unaffected{policy: c.policy, generation: c.generation}
+	for p := range min(len(c.predicates), 64) {
+		if c.predicates[p].looksAtPods() && asked.AloofVerdict(ctx, p, c.id) {
+			u.predicates |= 1 << p
+		}
+	}
+	for i := range min(len(c.priorities), 64) {
+		if c.priorities[i].looksAtPods() && asked.AloofScore(ctx, i, c.id) {
+			u.priorities |= 1 << i
+		}
+	}
+	if u.policy.Generation() == u.generation {
+		c.unaffected = u // else a plugin failed meanwhile, or came back
+	}
+}
+
+// findUntouched finds the plugins to which nothing happened since the last update: they
+// ignore pods of the class and all pods that came and went.
+func (c *class) findUntouched(s *snapshot) {
+	c.untouchedPredicates, c.untouchedPriorities = 0, 0
+	touched, ok := s.log.since(c.position)
+	if !ok || !c.known || c.unaffected == nil {
+		return
+	}
+	predicates, priorities := c.unaffected.predicates, c.unaffected.priorities
+	var last *unaffected
+	for i := range touched {
+		t := &touched[i]
+		if t.by == last && last != nil {
+			continue
+		}
+		if last = t.by; last == nil || last.policy != c.unaffected.policy || last.generation != c.unaffected.generation {
+			return
+		}
+		if predicates, priorities = predicates&last.predicates, priorities&last.priorities; predicates|priorities == 0 {
+			return
+		}
+	}
+	c.untouchedPredicates, c.untouchedPriorities = predicates, priorities
+}
+
+// ignoredBy are the plugins that ignore a pod of the shape on a node. One that is
+// another pod for scores when it is placed is not what the plugins were asked about.
+func (s *shape) ignoredBy() *unaffected {
+	if s.class == nil || s.placedApart() {
+		return nil
+	}
+	return s.class.unaffected
+}
