@@ -15,6 +15,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/kernel/simulation"
 )
@@ -115,8 +116,9 @@ func (k *Kernel) picture(ctx context.Context) (*scheduler.Cluster, error) {
 	all := map[string]schema.GroupVersionResource{
 		"Pod": v1.SchemeGroupVersion.WithResource("pods"), "Node": v1.SchemeGroupVersion.WithResource("nodes"),
 	}
-	for kind, gvr := range objectSources {
-		all[kind] = gvr
+	for _, name := range readable.Names() {
+		kind, _ := readable.Of(name)
+		all[name] = kind.Resource
 	}
 	cluster := &scheduler.Cluster{}
 	for kind, gvr := range all {

@@ -7,32 +7,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/extender"
+	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/kernel/scheduler"
 )
-
-// objectSources are the kinds that predicates and priorities may read. Kinds
-// that the API does not serve are empty to them.
-var objectSources = map[string]schema.GroupVersionResource{
-	"Service":               {Version: "v1", Resource: "services"},
-	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
-	"ReplicaSet":            {Group: "apps", Version: "v1", Resource: "replicasets"},
-	"StatefulSet":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	"PersistentVolume":      {Version: "v1", Resource: "persistentvolumes"},
-	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
-	"Namespace":             {Version: "v1", Resource: "namespaces"},
-	"StorageClass":          {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
-	"CSINode":               {Group: "storage.k8s.io", Version: "v1", Resource: "csinodes"},
-	"CSIDriver":             {Group: "storage.k8s.io", Version: "v1", Resource: "csidrivers"},
-	"CSIStorageCapacity":    {Group: "storage.k8s.io", Version: "v1", Resource: "csistoragecapacities"},
-	"VolumeAttachment":      {Group: "storage.k8s.io", Version: "v1", Resource: "volumeattachments"},
-	"PodDisruptionBudget":   {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
-}
 
 // startScheduler runs the scheduler over the registry's own objects: nothing
 // is encoded between the store and the cycle. Of kernels that share a store,
@@ -68,13 +50,7 @@ func (k *Kernel) startScheduler(cfg *config.Config) error {
 
 // newScheduler makes a scheduler that the plugins are fed from.
 func (k *Kernel) newScheduler(cfg *config.Config) (func(ctx context.Context) error, error) {
-	client, _, err := k.client(schedulerIdentity)
-	if err != nil {
-		return nil, err
-	}
-	deps := scheduler.FromClient(client)
-	deps.Log = k.log.With("part", "scheduler")
-	deps.Bind, deps.BindAll = k.api.Bind, k.api.BindAll
+	deps := scheduler.Deps{Log: k.log.With("part", "scheduler"), Bind: k.api.Bind, BindAll: k.api.BindAll}
 	deps.Status = func(ctx context.Context, pod *corev1.Pod, condition *corev1.PodCondition, nominated *string) error {
 		return k.api.SetPodStatus(ctx, pod.Namespace, pod.Name, pod.UID, condition, nominated)
 	}
@@ -89,14 +65,16 @@ func (k *Kernel) newScheduler(cfg *config.Config) (func(ctx context.Context) err
 		deps.Tracer = k.tracing.Tracer(schedulerTracer)
 	}
 	deps.Objects = map[string]cache.ListerWatcher{}
+	var err error
 	if deps.Pods, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("pods"), nil); err != nil {
 		return nil, err
 	}
 	if deps.Nodes, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("nodes"), nil); err != nil {
 		return nil, err
 	}
-	for kind, gvr := range objectSources {
-		if deps.Objects[kind], err = k.api.Source(gvr, nil); err != nil {
+	for _, name := range readable.Names() {
+		kind, _ := readable.Of(name)
+		if deps.Objects[name], err = k.api.Source(kind.Resource, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -107,6 +85,10 @@ func (k *Kernel) newScheduler(cfg *config.Config) (func(ctx context.Context) err
 	}
 	for _, e := range extenders {
 		deps.Extenders = append(deps.Extenders, e)
+	}
+	client, _, err := k.client(schedulerIdentity)
+	if err != nil {
+		return nil, err
 	}
 	events, err := newSchedulerEvents(k.api, client, k.eventMetrics, deps.Log)
 	if err != nil {

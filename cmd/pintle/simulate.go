@@ -16,7 +16,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
@@ -210,7 +209,7 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := live(ctx, client)
+	cluster, err := simulation.Live(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -285,31 +284,6 @@ func policyOf(ctx context.Context, c *inspect.Client) (cfg plugin.Config, extend
 	}
 	cfg.Alone()
 	return cfg, extenders, err
-}
-
-// live lists what the scheduler of a running kernel sees.
-func live(ctx context.Context, client kubernetes.Interface) (*scheduler.Cluster, error) {
-	cluster := &scheduler.Cluster{}
-	core, apps, all := client.CoreV1(), client.AppsV1(), metav1.ListOptions{}
-	for _, list := range []func() (runtime.Object, error){
-		func() (runtime.Object, error) { return core.Nodes().List(ctx, all) },
-		func() (runtime.Object, error) { return core.Pods("").List(ctx, all) },
-		func() (runtime.Object, error) { return core.Services("").List(ctx, all) },
-		func() (runtime.Object, error) { return core.ReplicationControllers("").List(ctx, all) },
-		func() (runtime.Object, error) { return apps.ReplicaSets("").List(ctx, all) },
-		func() (runtime.Object, error) { return core.PersistentVolumes().List(ctx, all) },
-		func() (runtime.Object, error) { return core.PersistentVolumeClaims("").List(ctx, all) },
-		func() (runtime.Object, error) { return core.Namespaces().List(ctx, all) },
-	} {
-		o, err := list()
-		if err != nil {
-			return nil, err
-		}
-		if err := cluster.Add(o); err != nil {
-			return nil, err
-		}
-	}
-	return cluster, nil
 }
 
 // read takes the picture from a file or a backup.

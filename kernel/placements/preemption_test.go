@@ -60,8 +60,10 @@ func (s *server) evict(_ context.Context, victim *v1.Pod, _ *v1.PodCondition) er
 	return nil
 }
 
-func (s *server) nominate(_ context.Context, pod *v1.Pod, node string) error {
-	s.change(pod.Name, func(p *v1.Pod) { p.Status.NominatedNodeName = node })
+func (s *server) status(_ context.Context, pod *v1.Pod, _ *v1.PodCondition, nominated *string) error {
+	if nominated != nil {
+		s.change(pod.Name, func(p *v1.Pod) { p.Status.NominatedNodeName = *nominated })
+	}
 	return nil
 }
 
@@ -91,7 +93,7 @@ func BenchmarkPreemption(b *testing.B) {
 			}
 		}
 		server := newServer(pods)
-		s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Nominate: server.nominate})
+		s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Status: server.status})
 		// The first one shows that all of that has arrived.
 		server.create(sized("small", "1m", 0, ""))
 		await(b, s, 1)
@@ -139,7 +141,7 @@ func BenchmarkBeside(b *testing.B) {
 			}
 			server := newServer(append(pods, sized("last", "1m", -1, "")))
 			s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{
-				Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Nominate: server.nominate,
+				Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict,
 				Status: func(_ context.Context, pod *v1.Pod, condition *v1.PodCondition, _ *string) error {
 					if condition != nil {
 						server.change(pod.Name, func(p *v1.Pod) { p.Status.Conditions = []v1.PodCondition{*condition} })

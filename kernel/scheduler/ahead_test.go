@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/convert"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -123,7 +124,7 @@ func newDrive(t testing.TB, seed uint64, predicates []sdk.Predicate, priorities 
 }
 
 func (d *drive) node(i int) {
-	d.snapshot.setNode(convertNode(makeNode(fmt.Sprint("n", i), 1000+1000*int64(d.change.IntN(4)), map[string]string{"zone": fmt.Sprint("z", i%3)})))
+	d.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), 1000+1000*int64(d.change.IntN(4)), map[string]string{"zone": fmt.Sprint("z", i%3)})))
 }
 
 // setObject makes a Service that selects the pods of one app.

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"pintle.dev/pintle/kernel/scheduler/convert"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -81,7 +82,7 @@ func BenchmarkCycle(b *testing.B) {
 				b.Fatal(err)
 			}
 			for i := range nodes {
-				s.snapshot.setNode(convertNode(makeNode(fmt.Sprint("n", i), 4000, nil)))
+				s.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), 4000, nil)))
 			}
 			pod := makePod("p", 100, func(p *v1.Pod) { p.Labels = map[string]string{"app": "web"} })
 			sh, err := newShape(pod)

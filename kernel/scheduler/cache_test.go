@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"pintle.dev/pintle/kernel/scheduler/convert"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -86,7 +87,7 @@ func (w *world) shape(kind int) *shape {
 }
 
 func (w *world) node(name string) *contractv1.Node {
-	return convertNode(makeNode(name, int64(500+w.random.IntN(4)*500), map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}))
+	return convert.Node(makeNode(name, int64(500+w.random.IntN(4)*500), map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}))
 }
 
 // change does something random to the cluster.
@@ -125,7 +126,7 @@ func (w *world) change() {
 			delete(w.pods, uid)
 		}
 	case k == 10:
-		object, err := convertObject(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "data", Labels: map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}}})
+		object, err := convert.Object(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "data", Labels: map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func (w *world) change() {
 			w.snapshot.setObject(object)
 		}
 	default:
-		object, err := convertObject(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("s", w.random.IntN(3))}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": fmt.Sprint("app", w.random.IntN(2))}}})
+		object, err := convert.Object(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("s", w.random.IntN(3))}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": fmt.Sprint("app", w.random.IntN(2))}}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 		for i := range old {
 			old[i] = w.class(uint32(i+1), w.random.IntN(60))
 			w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-				ClassSet: &contractv1.ClassSet{Class: old[i].id + 100, Pod: old[i].shape.pod}}})
+				ClassSet: &contractv1.ClassSet{Class: old[i].id + 100, Pod: old[i].shape.Message}}})
 		}
 		for range 120 {
 			for range w.random.IntN(4) {
@@ -231,7 +232,7 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 		w.snapshot.setNode(w.node(fmt.Sprint("n", i)))
 	}
 	c := &class{id: 1, shape: w.shape(0)}
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.pod}}})
+	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	w.ask(c)
 	if w.policy.asked != 400 {
@@ -257,10 +258,10 @@ func TestGroupIsAskedTogether(t *testing.T) {
 	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{leastCPU, fewPods})
 	w.policy.group(2, 2)
 	for i := range 10 {
-		w.snapshot.setNode(convertNode(makeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
+		w.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
 	}
 	c := &class{id: 1, shape: w.shape(1)}
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.pod}}})
+	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	if got := w.ask(c); len(got.fit) != 5 {
 		t.Errorf("fits %v", got.fit)
@@ -325,7 +326,7 @@ func TestTotal(t *testing.T) {
 	w.snapshot.setNode(w.node("n0"))
 	w.snapshot.setNode(w.node("n1"))
 	c := &class{id: 1, shape: w.shape(0)}
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.pod}}})
+	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	got := w.ask(c)
 	if !slices.Equal(got.totals, []int64{23, 33}) || got.node != 1 {

@@ -78,7 +78,7 @@ type api struct {
 	conditions      map[string][]v1.PodCondition
 	events          []string
 	evict           Evicter
-	nominate        Nominator
+	nominate        func(ctx context.Context, pod *v1.Pod, node string) error
 }
 
 func newAPI(t testing.TB) *api {
@@ -180,7 +180,18 @@ func (a *api) bound() []string {
 	return append([]string(nil), a.order...)
 }
 
-func (a *api) condition(_ context.Context, pod *v1.Pod, c *v1.PodCondition) error {
+func (a *api) status(ctx context.Context, pod *v1.Pod, c *v1.PodCondition, nominated *string) error {
+	var failures []error
+	if c != nil {
+		failures = append(failures, a.condition(pod, c))
+	}
+	if nominated != nil && a.nominate != nil {
+		failures = append(failures, a.nominate(ctx, pod, *nominated))
+	}
+	return errors.Join(failures...)
+}
+
+func (a *api) condition(pod *v1.Pod, c *v1.PodCondition) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.refuseCondition != nil {
@@ -241,7 +252,7 @@ func (c *cluster) deps() Deps {
 		Pods: c.pods, Nodes: c.nodes,
 		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
 		Profiles: profiles,
-		Bind:     c.bind, Condition: c.condition, Events: c.api, Evict: c.evict, Nominate: c.nominate,
+		Bind:     c.bind, Status: c.status, Events: c.api, Evict: c.evict,
 		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts, Extenders: c.beside, Busy: c.busy,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"pintle.dev/pintle/kernel/scheduler/convert"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -297,7 +298,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		return nil
 	}
 	var decided [2]*class
-	sh := &shape{pod: pod, claims: usesClaims(pod)}
+	sh := &shape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
 	for i := range pair {
 		var err error
 		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {

@@ -7,17 +7,10 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// usesClaims reports whether a volume of the pod stands for a claim.
-func usesClaims(pod *contractv1.Pod) bool {
-	return slices.ContainsFunc(pod.Volumes, func(v *contractv1.Volume) bool {
-		return v.Type == "persistentVolumeClaim" || v.Type == ephemeralVolume
-	})
-}
-
 // concerns reports whether pods of the shape are among those that a plugin has to
 // do with. What this kernel does not know is all of them.
 func (s *shape) concerns(pods string) bool {
-	return pods != string(sdk.PodsWithClaims) || s == nil || s.claims
+	return pods != string(sdk.PodsWithClaims) || s == nil || s.Claims
 }
 
 // predicates are those of a policy as they are for pods of the shape: one that has

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"pintle.dev/pintle/kernel/readable"
 )
 
 // Config holds what an operator may set. The zero value means the defaults.
@@ -46,30 +48,9 @@ type Config struct {
 // Binder writes one binding: POST to the pod's binding subresource.
 type Binder func(ctx context.Context, binding *v1.Binding) error
 
-// ConditionWriter sets one condition of the pod's status.
-type ConditionWriter func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition) error
-
 // StatusWriter sets a condition of the pod's status, unless it is nil, and
 // status.nominatedNodeName, unless that is nil, in one write.
 type StatusWriter func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition, nominated *string) error
-
-// statusWriter is Status, or made of Condition and Nominate.
-func (d *Deps) statusWriter() StatusWriter {
-	if d.Status != nil || d.Condition == nil && d.Nominate == nil {
-		return d.Status
-	}
-	write, nominate := d.Condition, d.Nominate
-	return func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition, nominated *string) error {
-		var failures []error
-		if condition != nil && write != nil {
-			failures = append(failures, write(ctx, pod, condition))
-		}
-		if nominated != nil && nominate != nil {
-			failures = append(failures, nominate(ctx, pod, *nominated))
-		}
-		return errors.Join(failures...)
-	}
-}
 
 // Recorder takes events. events.EventRecorder of client-go is one. It must not
 // block.
@@ -92,9 +73,8 @@ const ReasonScheduled = "Scheduled"
 type Deps struct {
 	Pods  cache.ListerWatcher // *v1.Pod of all namespaces
 	Nodes cache.ListerWatcher // *v1.Node
-	// Objects are the other sources, by kind: Service, ReplicationController,
-	// ReplicaSet, StatefulSet, PersistentVolume, PersistentVolumeClaim,
-	// Namespace. A kind without a source is empty to the plugins.
+	// Objects are the other sources, by the names of package readable. A kind without
+	// a source is empty to the plugins.
 	Objects map[string]cache.ListerWatcher
 	// Profiles are the policies by spec.schedulerName, at least one.
 	Profiles map[string]PolicySource
@@ -105,20 +85,17 @@ type Deps struct {
 	BindAll func(context.Context, []*v1.Binding, []*v1.Pod) []error
 	// Extenders are asked in this order.
 	Extenders []Extender
-	// Condition and Events may be nil: nothing is written then. Status, if there is
-	// one, is called instead of Condition and Nominate.
-	Condition ConditionWriter
-	Status    StatusWriter
-	Events    Recorder
+	// Status and Events may be nil: nothing is written then.
+	Status StatusWriter
+	Events Recorder
 	// Busy, if not nil, is told when pods begin to be decided about and bound one after the
 	// other, and when that has ended: work that is less urgent may wait for that. It
 	// has to return at once.
 	Busy func(bool)
-	// Evict and Nominate do what post-filter plugins ask for. Nil: nothing is
+	// Evict, with Status, does what post-filter plugins ask for. Nil: nothing is
 	// done for pods that fit nowhere.
-	Evict    Evicter
-	Nominate Nominator
-	Log      *slog.Logger
+	Evict Evicter
+	Log   *slog.Logger
 	// Metrics count what the scheduler does; nil: nobody does.
 	Metrics *Metrics
 	// Tracer makes a span of each attempt to place a pod, below which plugins have
@@ -173,7 +150,7 @@ func (d *Deps) check() error {
 		return errors.New("scheduler: no binder")
 	}
 	for kind := range d.Objects {
-		if _, ok := objectTypes[kind]; !ok {
+		if _, ok := readable.Of(kind); !ok {
 			return fmt.Errorf("scheduler: objects of kind %q: not a kind that plugins can read", kind)
 		}
 	}

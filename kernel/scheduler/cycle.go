@@ -169,16 +169,16 @@ func (s *Scheduler) classOf(sh *shape) *class {
 		sh.class.used = s.decisions
 		return sh.class
 	}
-	for len(s.classes) > 0 && (len(s.classes) >= s.cfg.MaxClasses || s.classBytes+sh.size > maxClassBytes) {
+	for len(s.classes) > 0 && (len(s.classes) >= s.cfg.MaxClasses || s.classBytes+sh.Size > maxClassBytes) {
 		s.dropOldestClass()
 	}
 	s.lastClass++
 	c := &class{id: s.lastClass, shape: sh, used: s.decisions}
 	sh.class = c
 	s.classes = append(s.classes, c)
-	s.classBytes += sh.size
+	s.classBytes += sh.Size
 	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.pod}}})
+		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.Message}}})
 	return c
 }
 
@@ -197,10 +197,10 @@ func (s *Scheduler) dropClass(at int) {
 	gone := s.classes[at]
 	s.classes[at] = s.classes[len(s.classes)-1]
 	s.classes = s.classes[:len(s.classes)-1]
-	s.classBytes -= gone.shape.size
+	s.classBytes -= gone.shape.Size
 	gone.shape.class = nil
 	if gone.shape.refs == 0 {
-		delete(s.shapes, gone.shape.key)
+		delete(s.shapes, gone.shape.Key)
 	}
 	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: gone.id}})
 }

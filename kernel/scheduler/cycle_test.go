@@ -28,7 +28,7 @@ func TestLargeShapesMakeRoom(t *testing.T) {
 		}
 		held := 0
 		for _, c := range s.classes {
-			held += c.shape.size
+			held += c.shape.Size
 		}
 		if held != s.classBytes || held > maxClassBytes {
 			t.Fatalf("%d classes of %d bytes, counted as %d", len(s.classes), held, s.classBytes)

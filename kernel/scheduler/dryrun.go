@@ -292,7 +292,7 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 	var add, remove []*contractv1.Operation
 	for k, r := range runs {
 		nodes[k] = r.node
-		for _, other := range s.snapshot.nomineesAbove(r.entry.name, c.shape.pod.GetPriority(), p) {
+		for _, other := range s.snapshot.nomineesAbove(r.entry.name, c.shape.Message.GetPriority(), p) {
 			add, remove = append(add, opPodAdd(r.entry, other)), append(remove, opPodRemove(r.entry, string(other.uid)))
 		}
 	}

@@ -169,7 +169,7 @@ type entrance struct {
 }
 
 // shapeOnly is a pod without what tells it from others of its class.
-func shapeOnly(p *podEntry) *contractv1.QueuedPod { return &contractv1.QueuedPod{Pod: p.shape.pod} }
+func shapeOnly(p *podEntry) *contractv1.QueuedPod { return &contractv1.QueuedPod{Pod: p.shape.Message} }
 
 // admissions asks pre-enqueue plugins about pods; it returns those that may not
 // enter.

@@ -247,7 +247,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 				v.Answer, v.Reasons = AnswerRefuses, c.policy.Reasons(p, out[k])
 				x.Plugins[p].Refused++
 				for _, reason := range v.Reasons {
-					if l := s.snapshot.lack(s.snapshot.byIndex[n], c.shape.pod, reason); l != nil {
+					if l := s.snapshot.lack(s.snapshot.byIndex[n], c.shape.Message, reason); l != nil {
 						v.Lacks = append(v.Lacks, *l)
 					}
 				}

@@ -119,7 +119,7 @@ func (k *eventKey) message() *contractv1.Event {
 	case *contractv1.Node:
 		e.OldNode = o
 	case *shape:
-		e.OldPod = o.pod
+		e.OldPod = o.Message
 	case *contractv1.Object:
 		e.OldObject = o
 	}
@@ -127,7 +127,7 @@ func (k *eventKey) message() *contractv1.Event {
 	case *contractv1.Node:
 		e.NewNode = o
 	case *shape:
-		e.NewPod = o.pod
+		e.NewPod = o.Message
 	case *contractv1.Object:
 		e.NewObject = o
 	}
@@ -174,7 +174,7 @@ func shapeActions(before, after *v1.Pod, old, now *shape) (sum contractv1.Action
 	if !maps.Equal(before.Labels, after.Labels) {
 		sum |= contractv1.Action_UPDATE_POD_LABEL
 	}
-	if shrunk(old.pod.GetRequests(), now.pod.GetRequests()) {
+	if shrunk(old.Message.GetRequests(), now.Message.GetRequests()) {
 		sum |= contractv1.Action_UPDATE_POD_SCALE_DOWN
 	}
 	if len(before.Spec.SchedulingGates) > 0 && len(after.Spec.SchedulingGates) == 0 {

@@ -105,7 +105,7 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 	const n = 20
 	var mu sync.Mutex
 	var got []string
-	d := &Deps{Condition: func(_ context.Context, _ *v1.Pod, condition *v1.PodCondition) error {
+	d := &Deps{Status: func(_ context.Context, _ *v1.Pod, condition *v1.PodCondition, _ *string) error {
 		if len(condition.Message)%2 == 0 {
 			runtime.Gosched()
 		}

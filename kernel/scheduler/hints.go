@@ -117,7 +117,7 @@ func compareEvents(a, b clusterEvent) int {
 func (s *Scheduler) consult(g *podGroup, helped map[*podGroup]int, questions map[questionKey]*question) {
 	for at := len(s.events) - 1; at >= 0 && s.events[at].seq > g.from; at-- {
 		e := &s.events[at]
-		if e.seq == g.except || e.capped && g.shape.pod.GetPriority() > e.ceiling {
+		if e.seq == g.except || e.capped && g.shape.Message.GetPriority() > e.ceiling {
 			continue
 		}
 		for k := range g.failed.rejectors {
@@ -181,7 +181,7 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 			if g.shape.class != nil {
 				c.Classes[k] = g.shape.class.id
 			} else {
-				c.Pods[k].Pod = g.shape.pod
+				c.Pods[k].Pod = g.shape.Message
 			}
 		}
 		at := q.profile.at

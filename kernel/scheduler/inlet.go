@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"pintle.dev/pintle/kernel/scheduler/convert"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -138,13 +139,13 @@ const shapesKept = 1024
 type sameShapes map[[sha256.Size]byte]*shape
 
 func (s sameShapes) of(sh *shape) *shape {
-	if known := s[sh.key]; known != nil {
+	if known := s[sh.Key]; known != nil {
 		return known
 	}
 	if len(s) >= shapesKept {
 		clear(s)
 	}
-	s[sh.key] = sh
+	s[sh.Key] = sh
 	return sh
 }
 
@@ -254,7 +255,7 @@ func newNodeInlet(ctx context.Context, out chan<- event, whole *wholeNodes) *inl
 		set: func(object any, old nodeSeen, known bool) (nodeSeen, bool, event, bool, error) {
 			node := object.(*v1.Node)
 			whole.set(node)
-			now := nodeSeen{convertNode(node), make(map[v1.NodeConditionType]v1.ConditionStatus, len(node.Status.Conditions))}
+			now := nodeSeen{convert.Node(node), make(map[v1.NodeConditionType]v1.ConditionStatus, len(node.Status.Conditions))}
 			for i := range node.Status.Conditions {
 				now.conditions[node.Status.Conditions[i].Type] = node.Status.Conditions[i].Status
 			}
@@ -287,7 +288,7 @@ func newObjectInlet(ctx context.Context, out chan<- event) *inlet[types.Namespac
 			return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, nil
 		},
 		set: func(object any, old *contractv1.Object, known bool) (*contractv1.Object, bool, event, bool, error) {
-			o, err := convertObject(object)
+			o, err := convert.Object(object)
 			if err != nil {
 				return nil, false, event{}, false, err
 			}

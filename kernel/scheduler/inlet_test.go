@@ -57,8 +57,8 @@ func TestWhatIsKeptOfPods(t *testing.T) {
 						t.Errorf("kept %+v\nwant %+v", got, tt.want)
 					}
 				}
-				if len(e.shape.pod.GetContainers()) != 1 {
-					t.Errorf("its shape is %v", e.shape.pod)
+				if len(e.shape.Message.GetContainers()) != 1 {
+					t.Errorf("its shape is %v", e.shape.Message)
 				}
 			}
 			if len(in.seen) != 1 || !reflect.DeepEqual(tt.pod, before) {
@@ -78,7 +78,7 @@ func TestShapeGoesByTheWholePod(t *testing.T) {
 		if err := in.Update(pod); err != nil {
 			t.Fatal(err)
 		}
-		if got := (<-out).shape.pod.GetContainers()[0].GetImage(); got != image {
+		if got := (<-out).shape.Message.GetContainers()[0].GetImage(); got != image {
 			t.Errorf("the shape has image %s, want %s", got, image)
 		}
 	}

@@ -295,17 +295,17 @@ func (s *Scheduler) removePod(uid types.UID) {
 // setShape gives a pod its shape, shared with all pods of the same; it reports
 // whether a pod that had one has another now.
 func (s *Scheduler) setShape(p *podEntry, sh *shape) bool {
-	if p.shape != nil && p.shape.key == sh.key {
+	if p.shape != nil && p.shape.Key == sh.Key {
 		return false
 	}
 	old := p.shape
-	if shared := s.shapes[sh.key]; shared != nil {
+	if shared := s.shapes[sh.Key]; shared != nil {
 		sh = shared
 	} else {
 		// The inlet keeps its own; the shared one carries the cycle's fields.
 		own := *sh
 		sh = &own
-		s.shapes[sh.key] = sh
+		s.shapes[sh.Key] = sh
 	}
 	sh.refs++
 	p.shape = sh
@@ -319,6 +319,6 @@ func (s *Scheduler) setShape(p *podEntry, sh *shape) bool {
 func (s *Scheduler) dropShape(sh *shape) {
 	sh.refs--
 	if sh.refs == 0 && sh.class == nil {
-		delete(s.shapes, sh.key)
+		delete(s.shapes, sh.Key)
 	}
 }

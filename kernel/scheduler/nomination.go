@@ -26,7 +26,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 		s.snapshot.unnominate(p, before)
 		s.note(eventKey{
 			kind: contractv1.KindPod, action: contractv1.Action_DELETE, before: p.shape, own: s.eventSeq + 1,
-			capped: true, ceiling: p.shape.pod.GetPriority(),
+			capped: true, ceiling: p.shape.Message.GetPriority(),
 		})
 		p.except = s.eventSeq
 	}
@@ -75,7 +75,7 @@ func (s *snapshot) renominated(node string) {
 func (s *snapshot) nomineesAbove(node string, priority int32, but *podEntry) []*podEntry {
 	var list []*podEntry
 	for _, p := range s.nominees[node] {
-		if p != but && p.shape.pod.GetPriority() >= priority {
+		if p != but && p.shape.Message.GetPriority() >= priority {
 			list = append(list, p)
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Scheduler) rooms(p *podEntry, c *class) string {
 			note += "; "
 		}
 		note += "room on " + e.name + " is kept for"
-		for _, other := range s.snapshot.nomineesAbove(e.name, c.shape.pod.GetPriority(), p) {
+		for _, other := range s.snapshot.nomineesAbove(e.name, c.shape.Message.GetPriority(), p) {
 			note += " " + other.namespace + "/" + other.name
 		}
 	}

@@ -149,7 +149,7 @@ func (s *stopped) failure() *failure {
 // queued is the pod with its name, as plugins at points see it.
 func (p *podEntry) queued() *contractv1.QueuedPod {
 	q := &contractv1.QueuedPod{
-		Pod:         p.shape.occupant(p.name, string(p.uid), ""),
+		Pod:         p.shape.Occupant(p.name, string(p.uid), ""),
 		CreatedUnix: p.pod.CreationTimestamp.Unix(), Attempts: uint32(p.attempts),
 	}
 	if !p.since.IsZero() {

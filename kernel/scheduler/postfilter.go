@@ -18,9 +18,6 @@ type Evicter func(ctx context.Context, victim *v1.Pod, condition *v1.PodConditio
 // preemptionWords begin what kube-scheduler says of a preemption.
 const preemptionWords = "preemption: "
 
-// Nominator writes status.nominatedNodeName of a pod.
-type Nominator func(ctx context.Context, pod *v1.Pod, node string) error
-
 // postFilter asks what could be done for a pod that fits nowhere. The pod stays
 // parked; it comes back when the victims have gone. It returns what the plugins
 // answered, together.

@@ -29,8 +29,8 @@ type preemption struct {
 // of that node with a lower priority than the pod, and no others. asked: extenders have said
 // what they think of it.
 func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *contractv1.Nomination, asked bool) error {
-	if s.deps.Evict == nil || s.deps.Nominate == nil {
-		return errors.New("this scheduler evicts nobody")
+	if s.deps.Evict == nil || s.deps.Status == nil {
+		return errors.New("preemption is not configured")
 	}
 	if int(n.GetNode()) >= len(s.snapshot.byIndex) || s.snapshot.byIndex[n.GetNode()] == nil {
 		return fmt.Errorf("it nominated node %d, which is not there", n.GetNode())

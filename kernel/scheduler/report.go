@@ -116,7 +116,7 @@ type reporter struct {
 const patchWorkers = 4
 
 func newReporter(d *Deps) *reporter {
-	r := &reporter{seed: maphash.MakeSeed(), status: d.statusWriter(), events: d.Events, lost: make(chan types.UID, 1024)}
+	r := &reporter{seed: maphash.MakeSeed(), status: d.Status, events: d.Events, lost: make(chan types.UID, 1024)}
 	for i := range r.patches {
 		r.patches[i].wake = make(chan struct{}, 1)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/kernel/scheduler/handover"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -165,7 +166,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.inbox, len(s.deps.Extenders) > 0))
 	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.inbox, s.whole))
 	for kind, lw := range s.deps.Objects {
-		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.inbox))
+		object, _ := readable.Of(kind)
+		reflect(kind, lw, object.Object, newObjectInlet(ctx, s.inbox))
 	}
 	s.watch = func(p *profile) {
 		changed := p.source.Changed()

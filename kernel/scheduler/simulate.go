@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/scheduler/convert"
 )
 
 // Cluster is a picture of a cluster as the scheduler needs it. Objects are
@@ -38,7 +40,7 @@ func (c *Cluster) Add(object runtime.Object) error {
 	case *v1.Pod:
 		c.Pods = append(c.Pods, o)
 	default:
-		if _, err := convertObject(o); err == nil {
+		if _, err := convert.Object(o); err == nil {
 			c.Objects = append(c.Objects, o)
 		}
 	}
@@ -98,10 +100,10 @@ func onPicture(ctx context.Context, c Config, cluster *Cluster, profiles map[str
 func (s *Scheduler) load(cluster *Cluster) error {
 	for _, n := range cluster.Nodes {
 		s.whole.set(n)
-		s.take(event{node: convertNode(n)})
+		s.take(event{node: convert.Node(n)})
 	}
 	for _, o := range cluster.Objects {
-		converted, err := convertObject(o)
+		converted, err := convert.Object(o)
 		if err != nil {
 			return fmt.Errorf("simulate: %w", err)
 		}

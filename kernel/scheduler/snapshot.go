@@ -197,10 +197,10 @@ func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
 		add       contractv1.PodAdd
 	}{}
 	op.operation.Op, op.of.PodAdd = &op.of, &op.add
-	op.add.Node, op.add.Pod = e.index, pod.shape.occupant(pod.name, string(pod.uid), e.name)
+	op.add.Node, op.add.Pod = e.index, pod.shape.Occupant(pod.name, string(pod.uid), e.name)
 	if start := pod.startTold; start != 0 {
 		op.add.Pod.StartTimeUnix = start
-	} else if class := pod.shape.class; class != nil && !pod.shape.placedApart() {
+	} else if class := pod.shape.class; class != nil && !pod.shape.PlacedApart() {
 		op.add.Class = class.id
 	}
 	return &op.operation

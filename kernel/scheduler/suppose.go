@@ -173,7 +173,7 @@ func (c *class) besides(ctx context.Context, s *snapshot, nodes []uint32, but *p
 		if e == nil {
 			continue
 		}
-		pods := s.nomineesAbove(e.name, c.shape.pod.GetPriority(), but)
+		pods := s.nomineesAbove(e.name, c.shape.Message.GetPriority(), but)
 		if len(pods) == 0 {
 			continue
 		}

@@ -73,7 +73,7 @@ func (c *class) findUntouched(s *snapshot) {
 // ignoredBy are the plugins that ignore a pod of the shape on a node. One that is
 // another pod for scores when it is placed is not what the plugins were asked about.
 func (s *shape) ignoredBy() *unaffected {
-	if s.class == nil || s.placedApart() {
+	if s.class == nil || s.PlacedApart() {
 		return nil
 	}
 	return s.class.unaffected

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"pintle.dev/pintle/kernel/scheduler/convert"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -95,7 +96,7 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 	w := newWorld(t, 1)
 	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
 	for i := range 30 {
-		w.snapshot.setNode(convertNode(makeNode(fmt.Sprint("n", i), 10000, map[string]string{"zone": fmt.Sprint("z", i%3)})))
+		w.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), 10000, map[string]string{"zone": fmt.Sprint("z", i%3)})))
 	}
 	meek, other, hostile := w.class(1, 0), w.class(2, 2), w.class(3, 1)
 	w.flush()
@@ -145,7 +146,7 @@ func (w *world) class(id uint32, kind int) *class {
 	c.shape.class = c
 	w.classes = append(w.classes, c)
 	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: c.shape.pod}}})
+		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: c.shape.Message}}})
 	return c
 }
 

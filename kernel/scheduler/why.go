@@ -105,7 +105,7 @@ func (s *snapshot) lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack 
 		if name == "pods" {
 			used++
 		} else {
-			used += amount(p.shape.pod.GetRequests())
+			used += amount(p.shape.Message.GetRequests())
 		}
 	}
 	if name == "pods" {

@@ -6,16 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
-
-// Objects are the kinds of objects that plugins may read.
-var Objects = []string{
-	"CSIDriver", "CSINode", "CSIStorageCapacity", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget",
-	"ReplicaSet", "ReplicationController", "Service", "StatefulSet", "StorageClass", "VolumeAttachment",
-}
 
 var (
 	scopes         = []string{string(sdk.ScopeNodeObject), string(sdk.ScopeNode), string(sdk.ScopeCluster)}
@@ -72,8 +67,8 @@ func Check(speaks uint32, plugins []*contractv1.PluginDescription) error {
 
 // Readable says why plugins cannot read objects of a kind, or "".
 func Readable(kind string) string {
-	if slices.Contains(Objects, kind) {
+	if _, ok := readable.Of(kind); ok {
 		return ""
 	}
-	return fmt.Sprintf("%q; plugins read %s", kind, strings.Join(Objects, ", "))
+	return fmt.Sprintf("%q; plugins read %s", kind, strings.Join(readable.Names(), ", "))
 }

@@ -3,5 +3,5 @@
 // plugin would decide by another rule than its author wrote.
 //
 // It owns which words a description may have, and since which contract. It imports
-// the sdk alone. Descriptions pass through Check once a start of a guest.
+// the sdk and package readable. Descriptions pass through Check once a start of a guest.
 package description

@@ -1,4 +1,4 @@
-package scheduler
+package convert
 
 import (
 	v1 "k8s.io/api/core/v1"

@@ -1,4 +1,4 @@
-package scheduler
+package convert
 
 import (
 	"math"
@@ -56,14 +56,14 @@ func TestPodRequests(t *testing.T) {
 		{"a resize of the whole pod", v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: cpu("1")}, Containers: []v1.Container{container("a", "1")}},
 			Status: v1.PodStatus{Resources: &v1.ResourceRequirements{Requests: cpu("3")}}}, 3000, 1000, 3000},
 	} {
-		sh, err := newShape(&c.pod)
+		pod, err := NewPod(&c.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		there := sh.occupant("p", "u", "n")
-		if sh.pod.Requests.MilliCpu != c.takes || sh.pod.NonZeroMilliCpu != c.asks || there.NonZeroMilliCpu != c.there {
+		there := pod.Occupant("p", "u", "n")
+		if pod.Message.Requests.MilliCpu != c.takes || pod.Message.NonZeroMilliCpu != c.asks || there.NonZeroMilliCpu != c.there {
 			t.Errorf("%s: takes %d, asks %d, there %d; want %d, %d, %d", c.name,
-				sh.pod.Requests.MilliCpu, sh.pod.NonZeroMilliCpu, there.NonZeroMilliCpu, c.takes, c.asks, c.there)
+				pod.Message.Requests.MilliCpu, pod.Message.NonZeroMilliCpu, there.NonZeroMilliCpu, c.takes, c.asks, c.there)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package scheduler
+package convert
 
 import (
 	"testing"
@@ -6,20 +6,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"pintle.dev/pintle/sdk"
 )
 
 // Volumes that a CSI driver has taken over are told of as its own, those of pods
 // and persistent ones, with the affinity that they have then.
 func TestMigratedVolumes(t *testing.T) {
-	pod := makePod("p", 1, func(p *v1.Pod) {
-		p.UID = "u"
-		p.Spec.Volumes = []v1.Volume{
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: v1.PodSpec{
+		Volumes: []v1.Volume{
 			{Name: "ebs", VolumeSource: v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://zone/vol-1"}}},
 			{Name: "file", VolumeSource: v1.VolumeSource{AzureFile: &v1.AzureFileVolumeSource{ShareName: "s"}}},
-		}
-	})
+		},
+	}}
 	got := convertPod(pod)
 	if v := got.Volumes[0]; v.Type != "awsElasticBlockStore" || v.InTreePlugin != "kubernetes.io/aws-ebs" || v.Driver != "ebs.csi.aws.com" || v.Handle != "vol-1" {
 		t.Errorf("%v", v)
@@ -32,7 +29,7 @@ func TestMigratedVolumes(t *testing.T) {
 	}
 	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: map[string]string{v1.LabelTopologyZone: "z"}}}
 	pv.Spec.AWSElasticBlockStore = &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-2"}
-	o, err := convertObject(pv)
+	o, err := Object(pv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +38,7 @@ func TestMigratedVolumes(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	for provisioner, want := range map[string]string{"kubernetes.io/gce-pd": "pd.csi.storage.gke.io", "kubernetes.io/azure-file": "", "x.example.com": ""} {
-		if o, err := convertObject(&storagev1.StorageClass{Provisioner: provisioner}); err != nil || o.StorageClass.Driver != want {
+		if o, err := Object(&storagev1.StorageClass{Provisioner: provisioner}); err != nil || o.StorageClass.Driver != want {
 			t.Errorf("%s: %v, %v", provisioner, o, err)
 		}
 	}
@@ -49,18 +46,18 @@ func TestMigratedVolumes(t *testing.T) {
 
 // A pod with a volume whose claim is made for it is of no other's class.
 func TestEphemeralVolumesHaveTheirPod(t *testing.T) {
-	make := func(name string) *shape {
-		s, err := newShape(makePod(name, 1, func(p *v1.Pod) {
-			p.UID = "uid-of-it"
-			p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}}
-		}))
+	make := func(name string) *Pod {
+		s, err := NewPod(&v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-it"},
+			Spec:       v1.PodSpec{Volumes: []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
 	one, two := make("one"), make("two")
-	if one.key == two.key || one.pod.Volumes[0].Id != "one-scratch" || one.pod.Name != "one" || one.pod.Uid != "uid-of-it" || !one.concerns(string(sdk.PodsWithClaims)) {
-		t.Errorf("%v", one.pod)
+	if one.Key == two.Key || one.Message.Volumes[0].Id != "one-scratch" || one.Message.Name != "one" || one.Message.Uid != "uid-of-it" || !one.Claims {
+		t.Errorf("%v", one.Message)
 	}
 }

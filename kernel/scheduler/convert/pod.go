@@ -1,9 +1,10 @@
-package scheduler
+package convert
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,31 +14,26 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// shape is what plugins may know of a pod but for its name, UID and node (which a
-// pod with ephemeral volumes has in it): pods of one shape are one class. Its message is shared by all of them and never
-// changed. The key is a digest of the message's deterministic encoding.
-type shape struct {
-	key  [sha256.Size]byte
-	size int // bytes of the message
-	pod  *contractv1.Pod
+// Pod is what plugins may know of a pod except its name, UID and node. Pods with equal
+// keys are alike to plugins. A pod with ephemeral volumes has its name and UID in it,
+// so that no other pod is like it. A Pod is never changed.
+type Pod struct {
+	Key     [sha256.Size]byte // digest of the deterministic encoding of the message
+	Size    int               // bytes of the encoding
+	Message *contractv1.Pod
+	// Claims: a volume stands for a claim.
+	Claims bool
 	// placedCPU and placedMemory are NonZeroMilliCpu and NonZeroMemory of the pod
 	// when it is placed; mostly those of its message.
 	placedCPU, placedMemory int64
-	// claims: a volume stands for a claim.
-	claims bool
-
-	entrance entrance // what plugins said at the queue's entrance; owned by the cycle
-
-	refs  int    // pods in the scheduler that have it; owned by the cycle
-	class *class // cached results, or nil; owned by the cycle
 }
 
 // tokenVolume begins the random name of the volume that admission adds for the
 // service account token.
 const tokenVolume = "kube-api-access-"
 
-// newShape converts a pod.
-func newShape(pod *v1.Pod) (*shape, error) {
+// NewPod converts a pod.
+func NewPod(pod *v1.Pod) (*Pod, error) {
 	message := convertPod(pod)
 	asking, placed := scoredRequests(pod)
 	message.NonZeroMilliCpu, message.NonZeroMemory = milli(asking.Cpu()), amount(asking.Memory())
@@ -45,41 +41,48 @@ func newShape(pod *v1.Pod) (*shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("convert pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	s := &shape{pod: message, size: len(encoded), claims: usesClaims(message), placedCPU: milli(placed.Cpu()), placedMemory: amount(placed.Memory())}
-	if s.placedApart() {
+	s := &Pod{Message: message, Size: len(encoded), Claims: UsesClaims(message), placedCPU: milli(placed.Cpu()), placedMemory: amount(placed.Memory())}
+	if s.PlacedApart() {
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedCPU))
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedMemory))
 	}
-	s.key = sha256.Sum256(encoded)
+	s.Key = sha256.Sum256(encoded)
 	return s, nil
 }
 
-// placedApart reports whether the pod is another for scores when it is placed.
-func (s *shape) placedApart() bool {
-	return s.placedCPU != s.pod.NonZeroMilliCpu || s.placedMemory != s.pod.NonZeroMemory
+// PlacedApart reports whether the pod is another for scores when it is placed.
+func (p *Pod) PlacedApart() bool {
+	return p.placedCPU != p.Message.NonZeroMilliCpu || p.placedMemory != p.Message.NonZeroMemory
 }
 
-// occupant is the message for a pod of the shape that occupies a node; without
+// Occupant is the message for a pod like it that occupies a node; without
 // one, for a pod that waits.
-func (s *shape) occupant(name, uid, node string) *contractv1.Pod {
-	p := s.pod
-	nonZeroCPU, nonZeroMemory := p.NonZeroMilliCpu, p.NonZeroMemory
+func (p *Pod) Occupant(name, uid, node string) *contractv1.Pod {
+	m := p.Message
+	nonZeroCPU, nonZeroMemory := m.NonZeroMilliCpu, m.NonZeroMemory
 	if node != "" {
-		nonZeroCPU, nonZeroMemory = s.placedCPU, s.placedMemory
+		nonZeroCPU, nonZeroMemory = p.placedCPU, p.placedMemory
 	}
 	return &contractv1.Pod{
-		Namespace: p.Namespace, Name: name, Uid: uid, NodeName: node,
-		Labels: p.Labels, Annotations: p.Annotations, SchedulerName: p.SchedulerName, Priority: p.Priority,
-		NodeSelector: p.NodeSelector, NodeAffinity: p.NodeAffinity, Tolerations: p.Tolerations,
-		Containers: p.Containers, InitContainers: p.InitContainers, HostPorts: p.HostPorts, Volumes: p.Volumes,
-		Requests: p.Requests, NonZeroMilliCpu: nonZeroCPU, NonZeroMemory: nonZeroMemory,
-		Owners: p.Owners, Terminating: p.Terminating,
-		PodAffinity: p.PodAffinity, PodAntiAffinity: p.PodAntiAffinity, TopologySpread: p.TopologySpread,
-		SchedulingGates: p.SchedulingGates, PreemptionPolicy: p.PreemptionPolicy, ResourceClaims: p.ResourceClaims,
+		Namespace: m.Namespace, Name: name, Uid: uid, NodeName: node,
+		Labels: m.Labels, Annotations: m.Annotations, SchedulerName: m.SchedulerName, Priority: m.Priority,
+		NodeSelector: m.NodeSelector, NodeAffinity: m.NodeAffinity, Tolerations: m.Tolerations,
+		Containers: m.Containers, InitContainers: m.InitContainers, HostPorts: m.HostPorts, Volumes: m.Volumes,
+		Requests: m.Requests, NonZeroMilliCpu: nonZeroCPU, NonZeroMemory: nonZeroMemory,
+		Owners: m.Owners, Terminating: m.Terminating,
+		PodAffinity: m.PodAffinity, PodAntiAffinity: m.PodAntiAffinity, TopologySpread: m.TopologySpread,
+		SchedulingGates: m.SchedulingGates, PreemptionPolicy: m.PreemptionPolicy, ResourceClaims: m.ResourceClaims,
 	}
 }
 
 // convertPod leaves out NonZero*, which newShape fills in.
+// UsesClaims reports whether a volume of the pod stands for a claim.
+func UsesClaims(pod *contractv1.Pod) bool {
+	return slices.ContainsFunc(pod.Volumes, func(v *contractv1.Volume) bool {
+		return v.Type == "persistentVolumeClaim" || v.Type == ephemeralVolume
+	})
+}
+
 func convertPod(pod *v1.Pod) *contractv1.Pod {
 	requests := podRequests(pod, nil, true)
 	out := &contractv1.Pod{
@@ -207,9 +210,9 @@ func convertTerm(term *v1.NodeSelectorTerm) *contractv1.NodeSelectorTerm {
 	return out
 }
 
-// convertNode keeps what plugins see. Conditions are no part of it, so that a
+// Node keeps what plugins see. Conditions are no part of it, so that a
 // heartbeat changes nothing.
-func convertNode(node *v1.Node) *contractv1.Node {
+func Node(node *v1.Node) *contractv1.Node {
 	out := &contractv1.Node{
 		Name: node.Name, Uid: string(node.UID), Labels: node.Labels, Annotations: node.Annotations,
 		Unschedulable: node.Spec.Unschedulable,

@@ -1,4 +1,4 @@
-package scheduler
+package convert
 
 import (
 	"fmt"
@@ -10,29 +10,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// objectTypes are the kinds that plugins may declare to read.
-var objectTypes = map[string]runtime.Object{
-	"Service":               &v1.Service{},
-	"ReplicationController": &v1.ReplicationController{},
-	"ReplicaSet":            &appsv1.ReplicaSet{},
-	"StatefulSet":           &appsv1.StatefulSet{},
-	"PersistentVolume":      &v1.PersistentVolume{},
-	"PersistentVolumeClaim": &v1.PersistentVolumeClaim{},
-	"Namespace":             &v1.Namespace{},
-	"PodDisruptionBudget":   &policyv1.PodDisruptionBudget{},
-	"StorageClass":          &storagev1.StorageClass{},
-	"CSINode":               &storagev1.CSINode{},
-	"CSIDriver":             &storagev1.CSIDriver{},
-	"CSIStorageCapacity":    &storagev1.CSIStorageCapacity{},
-	"VolumeAttachment":      &storagev1.VolumeAttachment{},
-}
-
-func convertObject(object any) (*contractv1.Object, error) {
+// Object converts an object of a kind of package readable to what plugins see of it.
+// It fails for other kinds.
+func Object(object any) (*contractv1.Object, error) {
 	switch o := object.(type) {
 	case *v1.Service:
 		out := newObject("Service", &o.ObjectMeta)
