@@ -105,7 +105,7 @@
 //     with generation G goes on with G+1, and a gap means: feed me again.
 //   - The cache cannot be seen: a decision is the one that asking every plugin
 //     about every node would give, each alone (a test compares them). Plugins
-//     that live together in a process are asked together (together.go).
+//     that live together in a process are asked together (batchquestions.go).
 //   - While the host feeds plugins that are new, the policy before decides on;
 //     at the start, pods wait for the first.
 //   - Ties on the top total are broken at random, repeatably by seed (SCH-18).
