@@ -70,6 +70,7 @@ require (
 
 require (
 	github.com/mdlayher/arp v0.0.0-20220512170110-6706a2966875
+	github.com/mdlayher/ndp v1.1.0
 	github.com/mdlayher/netlink v1.11.2
 	k8s.io/cloud-provider v0.36.3
 	k8s.io/controller-manager v0.36.3

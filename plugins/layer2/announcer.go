@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,15 +44,15 @@ func New() *Announcer { return &Announcer{state: proxy.Status{Message: "not star
 // run is from a start to a stop.
 type run struct {
 	*Announcer
-	node   string
-	ip     netip.Addr
-	failed string // the fault that the loop meets now, if any
-	log    *slog.Logger
-	source *source
-	events *events
-	wake   chan struct{}
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	node string
+	// four and six are the links of the node's addresses of IPv4 and IPv6; nil without one.
+	four, six *nodeLink
+	log       *slog.Logger
+	source    *source
+	events    *events
+	wake      chan struct{}
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
 }
 
 // Probe implements proxy.Proxy.
@@ -82,9 +83,10 @@ func (a *Announcer) Start(ctx context.Context, o proxy.Options) error {
 	if err := a.Stop(ctx, false); err != nil {
 		return fmt.Errorf("start %s: %w", Name, err)
 	}
-	ip, err := ipv4(o.NodeIPs)
-	if err != nil {
+	four, six := linksOf(o.NodeIPs, o.Logger)
+	if four == nil && six == nil {
 		// Another try does not help: the addresses are of this start.
+		err := fmt.Errorf("the node has no IP address of a network among %q", o.NodeIPs)
 		o.Logger.Warn("addresses of load balancers are not announced by this node", "error", err)
 		a.mu.Lock()
 		a.state = proxy.Status{Ready: true, Message: err.Error()}
@@ -92,7 +94,7 @@ func (a *Announcer) Start(ctx context.Context, o proxy.Options) error {
 		return nil
 	}
 	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &run{Announcer: a, node: o.NodeName, ip: ip, log: o.Logger, events: newEvents(core, o.NodeName, o.Logger), wake: make(chan struct{}, 1), cancel: cancel}
+	r := &run{Announcer: a, node: o.NodeName, four: four, six: six, log: o.Logger, events: newEvents(core, o.NodeName, o.Logger), wake: make(chan struct{}, 1), cancel: cancel}
 	r.source = newSource(loop, core, discovery, r.poke)
 	a.mu.Lock()
 	a.running, a.state = r, proxy.Status{Ready: true, Message: "services are not read yet"}
@@ -100,15 +102,6 @@ func (a *Announcer) Start(ctx context.Context, o proxy.Options) error {
 	r.done.Go(func() { r.events.run(loop) })
 	r.done.Go(func() { r.loop(loop) })
 	return nil
-}
-
-func ipv4(texts []string) (netip.Addr, error) {
-	for _, text := range texts {
-		if ip, err := netip.ParseAddr(text); err == nil && ip.Unmap().Is4() {
-			return ip.Unmap(), nil
-		}
-	}
-	return netip.Addr{}, fmt.Errorf("the node has no IPv4 address among %q", texts)
 }
 
 // poke says that something changed.
@@ -136,20 +129,9 @@ func (g *gathered) add() {
 	}
 }
 
-// session is the time for which one interface is open.
-type session struct {
-	place  place
-	claims *claims
-	heard  chan heard
-	failed chan error
-	end    func()
-}
-
-// loop follows the cluster, the interface and its packets until ctx ends.
+// loop follows the cluster, the interfaces and their packets until ctx ends.
 func (r *run) loop(ctx context.Context) {
-	var s *session
-	var next time.Time
-	defer func() { s.close() }()
+	defer func() { r.four.close(); r.six.close() }()
 	tick := time.NewTicker(check)
 	defer tick.Stop()
 	changes, timer := newGathered(), time.NewTimer(0)
@@ -163,129 +145,72 @@ func (r *run) loop(ctx context.Context) {
 			changes.add()
 			continue
 		case <-tick.C:
-			s = r.follow(ctx, s)
+			r.follow(ctx)
 		case <-changes.timer.C:
 			changes.pending = false
-			s = r.follow(ctx, s)
-		case p := <-s.packets():
-			s.claims.hear(p, time.Now())
-		case err := <-s.faults():
-			r.fault(err)
-			s.close()
-			s = nil
-			continue // the next look opens it again
+			r.follow(ctx)
+		case p := <-r.four.packets():
+			r.four.session.claims.hear(p, time.Now())
+		case p := <-r.six.packets():
+			r.six.session.claims.hear(p, time.Now())
+		case err := <-r.four.faults(): // the next look opens it again
+			r.four.fault(err)
+			r.four.close()
+		case err := <-r.six.faults():
+			r.six.fault(err)
+			r.six.close()
 		case <-timer.C:
 		}
-		if s == nil {
-			continue
-		}
-		if next = s.claims.due(time.Now()); !next.IsZero() {
+		if next := earlier(r.four.due(), r.six.due()); !next.IsZero() {
 			timer.Reset(max(0, time.Until(next)))
 		}
+		r.report()
 	}
 }
 
-// follow looks at the interface and at the cluster, and returns the session that is open
-// then: none while the network has no address of a load balancer.
-func (r *run) follow(ctx context.Context, s *session) *session {
-	at, err := find(r.ip)
-	if err != nil {
-		r.fault(err)
-		s.close()
-		return nil
+// earlier is the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	if s != nil && !s.place.same(at) {
-		s.close()
-		s = nil
+	return a
+}
+
+// follow looks at the interfaces and at the cluster. A link is open while its network has an
+// address of a load balancer.
+func (r *run) follow(ctx context.Context) {
+	var found []*nodeLink
+	var networks []netip.Prefix
+	for _, l := range []*nodeLink{r.four, r.six} {
+		if l.find() {
+			found, networks = append(found, l), append(networks, l.place.network)
+		}
 	}
-	c, known := r.source.cluster(ctx, at.network)
+	if len(found) == 0 {
+		return
+	}
+	c, known := r.source.cluster(ctx, networks)
 	if !known {
-		return s
+		return
 	}
-	if len(addressesOn(at.network, c.services)) == 0 {
-		r.works(fmt.Sprintf("no load balancer has an address of %s on %s", at.network, at.ifi.Name))
-		s.close()
-		return nil
+	for _, l := range found {
+		l.follow(ctx, r.node, c, r.events)
 	}
-	if s == nil {
-		if s, err = r.open(ctx, at); err != nil {
-			r.fault(err)
-			return nil
+}
+
+// report makes the status of what the links say. It stays Ready: another start does not
+// help, and would lose what is known.
+func (r *run) report() {
+	var said []string
+	for _, l := range []*nodeLink{r.four, r.six} {
+		if l != nil && l.says != "" {
+			said = append(said, l.says)
 		}
 	}
-	p := planOf(r.node, at.network, c)
-	s.claims.follow(p, time.Now())
-	r.works(fmt.Sprintf("answers for %d addresses of %s on %s", len(p.hold), at.network, at.ifi.Name))
-	return s
-}
-
-func (r *run) open(ctx context.Context, at place) (*session, error) {
-	l, err := openARP(&at.ifi, at.ip)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	s := &session{place: at, claims: newClaims(l, at.ifi.HardwareAddr, r.events, r.log), heard: make(chan heard, mostHeard), failed: make(chan error, 1)}
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		if err := l.read(ctx, s.heard); err != nil {
-			s.failed <- err
-		}
-	})
-	s.end = func() {
-		cancel()
-		if err := l.Close(); err != nil {
-			r.log.Warn("a packet socket was not closed", "error", err)
-		}
-		reader.Wait()
-	}
-	return s, nil
-}
-
-func (s *session) close() {
-	if s != nil {
-		s.claims.follow(plan{}, time.Now())
-		s.end()
-	}
-}
-
-// packets and faults are nil without a session: nothing comes then.
-func (s *session) packets() <-chan heard {
-	if s == nil {
-		return nil
-	}
-	return s.heard
-}
-
-func (s *session) faults() <-chan error {
-	if s == nil {
-		return nil
-	}
-	return s.failed
-}
-
-// fault is called for what the loop tries again by itself. The status stays Ready: another
-// start does not help, and would lose what is known.
-func (r *run) fault(err error) {
-	if r.failed != err.Error() {
-		r.failed = err.Error()
-		r.log.Warn("addresses of load balancers are not announced; it is tried again", "error", err)
-	}
-	r.say("not announced: " + r.failed)
-}
-
-func (r *run) works(message string) {
-	if r.failed != "" {
-		r.failed = ""
-		r.log.Info("addresses of load balancers are announced again")
-	}
-	r.say(message)
-}
-
-func (r *run) say(message string) {
+	message := strings.Join(said, "; ")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running == r {
+	if r.running == r && message != "" && r.state.Message != message {
 		r.state.Ready, r.state.Message = true, message
 		r.state.Generation++
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,14 +15,21 @@ import (
 // TestNoInterface: where no interface can be used the plugin stays Ready and says why, so that
 // it is not started again; the log has the fault once, and its end.
 func TestNoInterface(t *testing.T) {
-	for _, ip := range []string{"127.0.0.1", "192.0.2.77"} { // lo's, and none's
+	for _, ip := range []string{"127.0.0.1", "192.0.2.77", "::1", "2001:db8::77"} { // lo's, and none's
 		var log bytes.Buffer
 		a := New()
-		r := &run{Announcer: a, ip: netip.MustParseAddr(ip), log: slog.New(slog.NewTextHandler(&log, nil))}
+		r := &run{Announcer: a}
+		r.four, r.six = linksOf([]string{ip}, slog.New(slog.NewTextHandler(&log, nil)))
+		l := r.four
+		if l == nil {
+			l = r.six
+		}
 		a.running = r
 		for range 5 {
-			if s := r.follow(t.Context(), nil); s != nil {
-				t.Fatalf("%s: a session on %s", ip, s.place.ifi.Name)
+			r.follow(t.Context())
+			r.report()
+			if l.session != nil {
+				t.Fatalf("%s: a session on %s", ip, l.place.ifi.Name)
 			}
 			if status := a.Status(); !status.Ready || !strings.Contains(status.Message, ip) {
 				t.Errorf("%s: %+v", ip, status)
@@ -32,24 +38,47 @@ func TestNoInterface(t *testing.T) {
 		if n := strings.Count(log.String(), "\n"); n != 1 {
 			t.Errorf("%s: %d lines:\n%s", ip, n, log.String())
 		}
-		r.works("answers for 1 address")
-		r.works("answers for 2 addresses")
-		r.fault(errors.New("one more"))
+		l.works("answers for 1 address")
+		l.works("answers for 2 addresses")
+		l.fault(errors.New("one more"))
 		if n := strings.Count(log.String(), "\n"); n != 3 || !strings.Contains(log.String(), "announced again") {
 			t.Errorf("%s: %d lines:\n%s", ip, n, log.String())
 		}
 	}
 }
 
-// TestNoIPv4: a node without an address of IPv4 is started once, announces nothing and says so.
-func TestNoIPv4(t *testing.T) {
+// TestBothLinks: a fault of one family is said beside what the other does.
+func TestBothLinks(t *testing.T) {
+	a := New()
+	r := &run{Announcer: a}
+	r.four, r.six = linksOf([]string{"fe80::1", "2001:db8::1", "192.0.2.1", "2001:db8::2"}, slog.New(slog.DiscardHandler))
+	if r.four.ip.String() != "192.0.2.1" || r.six.ip.String() != "2001:db8::1" {
+		t.Fatalf("links of %s and %s", r.four.ip, r.six.ip)
+	}
+	a.running = r
+	r.four.works("answers for 1 address")
+	r.six.fault(errors.New("the cable is out"))
+	r.report()
+	if got := a.Status().Message; got != "answers for 1 address; not announced: the cable is out" {
+		t.Error(got)
+	}
+	r.six.works("answers for 2 addresses")
+	r.report()
+	if got := a.Status().Message; got != "answers for 1 address; answers for 2 addresses" {
+		t.Error(got)
+	}
+}
+
+// TestNoAddress: a node without an address of a network is started once, announces nothing
+// and says so.
+func TestNoAddress(t *testing.T) {
 	var log bytes.Buffer
 	a := New()
-	options := proxy.Options{NodeName: "a", NodeIPs: []string{"2001:db8::1"}, APISocket: "/nowhere", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	options := proxy.Options{NodeName: "a", NodeIPs: []string{"fe80::1"}, APISocket: "/nowhere", Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := a.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
-	if status := a.Status(); !status.Ready || !strings.Contains(status.Message, "no IPv4 address") {
+	if status := a.Status(); !status.Ready || !strings.Contains(status.Message, "no IP address of a network") {
 		t.Errorf("%+v", status)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {

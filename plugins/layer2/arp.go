@@ -36,6 +36,12 @@ func (l *arpLink) send(op arp.Operation, sender netip.Addr, hardware net.Hardwar
 	return l.client.WriteTo(p, to)
 }
 
+// Join implements link: questions of ARP reach every machine.
+func (l *arpLink) Join(netip.Addr) error { return nil }
+
+// Leave implements link.
+func (l *arpLink) Leave(netip.Addr) {}
+
 // Probe implements link.
 func (l *arpLink) Probe(ip netip.Addr) error {
 	return l.send(arp.OperationRequest, netip.IPv4Unspecified(), make(net.HardwareAddr, 6), ip, broadcast)

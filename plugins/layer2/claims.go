@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The numbers of RFC 5227. Times between probes are its shortest ones: a service waits.
+// The numbers of RFC 5227, which NDP takes too: RFC 4862 asks for one probe at least. Times
+// between probes are its shortest ones: a service waits.
 const (
 	probes        = 3
 	probeEach     = time.Second
@@ -44,8 +45,11 @@ type heard struct {
 	target   netip.Addr
 }
 
-// link sends packets.
+// link sends packets of one IP family, ARP or NDP.
 type link interface {
+	// Join has the questions about an address reach this machine, and Leave ends that.
+	Join(ip netip.Addr) error
+	Leave(ip netip.Addr)
 	// Probe asks which machine has an address, and names no sender.
 	Probe(ip netip.Addr) error
 	// Ask asks which machine has an address, and names this one as the sender.
@@ -117,6 +121,7 @@ func (c *claims) follow(p plan, now time.Time) {
 	for ip := range c.held {
 		if p.hold[ip] == nil {
 			delete(c.held, ip)
+			c.link.Leave(ip)
 			c.tell.forget(ip)
 		}
 	}
@@ -140,6 +145,7 @@ func (c *claims) follow(p plan, now time.Time) {
 		switch {
 		case have == nil:
 			c.held[ip] = &claim{service: s, next: first}
+			c.did(now, "hear questions for", ip, c.link.Join(ip))
 		case have.stage == holding && others:
 			// Where another node answered while this one was cut off, machines still send there.
 			have.service, have.sent, have.next = s, 0, first

@@ -17,14 +17,23 @@ import (
 
 // recorded is a link, and what is told, written down: what goes on once.
 type recorded struct {
-	did  []string
-	said map[netip.Addr]string
+	did    []string
+	said   map[netip.Addr]string
+	joined map[netip.Addr]bool
 }
 
 func (r *recorded) add(format string, args ...any) error {
 	r.did = append(r.did, fmt.Sprintf(format, args...))
 	return nil
 }
+func (r *recorded) Join(ip netip.Addr) error {
+	if r.joined[ip] {
+		return r.add("join %s again", ip)
+	}
+	r.joined[ip] = true
+	return nil
+}
+func (r *recorded) Leave(ip netip.Addr)                 { delete(r.joined, ip) }
 func (r *recorded) Probe(ip netip.Addr) error           { return r.add("probe %s", ip) }
 func (r *recorded) Ask(ip netip.Addr) error             { return r.add("ask %s", ip) }
 func (r *recorded) Announce(ip netip.Addr) error        { return r.add("announce %s", ip) }
@@ -72,7 +81,7 @@ type game struct {
 }
 
 func newGame(t *testing.T) *game {
-	r := &recorded{said: map[netip.Addr]string{}}
+	r := &recorded{said: map[netip.Addr]string{}, joined: map[netip.Addr]bool{}}
 	return &game{claims: newClaims(r, mine, r, slog.New(slog.DiscardHandler)), recorded: r, t: t, now: time.Unix(1000, 0)}
 }
 
@@ -344,13 +353,14 @@ func TestNotSent(t *testing.T) {
 
 // pair are two nodes whose plans both want one address, on a network that can be cut.
 type pair struct {
-	nodes [2]*claims
-	macs  [2]net.HardwareAddr
-	ips   [2]netip.Addr
-	cut   bool
-	queue []func()
-	now   time.Time
-	gaps  int // looks at which the second did not hold the address
+	nodes      [2]*claims
+	macs       [2]net.HardwareAddr
+	ips        [2]netip.Addr
+	cut        bool
+	advertises bool // an address is announced as NDP does, by an answer that nobody asked for
+	queue      []func()
+	now        time.Time
+	gaps       int // looks at which the second did not hold the address
 }
 
 // end is the link of one of a pair.
@@ -369,10 +379,15 @@ func (p *pair) deliver(to int, what heard) {
 		p.queue = append(p.queue, func() { p.nodes[to].hear(what, p.now) })
 	}
 }
+func (e end) Join(netip.Addr) error { return nil }
+func (e end) Leave(netip.Addr)      {}
 func (e end) Probe(ip netip.Addr) error {
 	return e.say(heard{question: true, sender: nobody, target: ip})
 }
 func (e end) Announce(ip netip.Addr) error {
+	if e.advertises {
+		return e.say(heard{sender: ip, target: nobody})
+	}
 	return e.say(heard{question: true, sender: ip, target: ip})
 }
 func (e end) Answer(ip netip.Addr, q heard) error { return e.say(heard{sender: ip, target: q.sender}) }
@@ -412,18 +427,20 @@ func TestCut(t *testing.T) {
 		for _, after := range []time.Duration{time.Second, 17 * time.Second, 59 * time.Second} {
 			// The first node starts earlier or later, so that one or the other speaks first.
 			for _, lead := range []time.Duration{-time.Second, 0, time.Second} {
-				healed(t, known, after, lead)
+				for _, advertises := range []bool{false, true} {
+					healed(t, known, advertises, after, lead)
+				}
 			}
 		}
 	}
 }
 
-func healed(t *testing.T, known bool, after, lead time.Duration) {
+func healed(t *testing.T, known, advertises bool, after, lead time.Duration) {
 	t.Helper()
-	p := &pair{now: time.Unix(1000, 0), cut: true, macs: [2]net.HardwareAddr{fellow, lower}, ips: [2]netip.Addr{fellow1, fellow1.Next()}}
+	p := &pair{now: time.Unix(1000, 0), cut: true, advertises: advertises, macs: [2]net.HardwareAddr{fellow, lower}, ips: [2]netip.Addr{fellow1, fellow1.Next()}}
 	var told [2]*recorded
 	for i := range p.nodes {
-		told[i] = &recorded{said: map[netip.Addr]string{}}
+		told[i] = &recorded{said: map[netip.Addr]string{}, joined: map[netip.Addr]bool{}}
 		p.nodes[i] = newClaims(end{p, i}, p.macs[i], told[i], slog.New(slog.DiscardHandler))
 		plan := holds(ip1)
 		plan.fellows = map[netip.Addr]bool{p.ips[1-i]: true}

@@ -34,8 +34,8 @@ type leftOut struct {
 }
 
 // addressesOn are the addresses of load balancers in a network, with their services. The
-// first and the last address of a network are no machine's. Where two services have one
-// address, the older counts.
+// first address of a network is no machine's, nor is the last one of IPv4. Where two services
+// have one address, the older counts.
 func addressesOn(network netip.Prefix, services []*corev1.Service) map[netip.Addr]*corev1.Service {
 	found := map[netip.Addr]*corev1.Service{}
 	for _, s := range services {
@@ -48,7 +48,7 @@ func addressesOn(network netip.Prefix, services []*corev1.Service) map[netip.Add
 				continue
 			}
 			ip = ip.Unmap()
-			if !network.Contains(ip) || ip == network.Masked().Addr() || !network.Contains(ip.Next()) {
+			if !network.Contains(ip) || ip == network.Masked().Addr() || ip.Is4() && !network.Contains(ip.Next()) {
 				continue
 			}
 			if other := found[ip]; other == nil || older(s, other) {

@@ -113,14 +113,19 @@ func (s *source) wait() {
 	s.slices.stop()
 }
 
-// cluster is what is known of a network, and false while a first list is awaited.
-func (s *source) cluster(ctx context.Context, network netip.Prefix) (cluster, bool) {
+// cluster is what is known of networks, and false while a first list is awaited.
+func (s *source) cluster(ctx context.Context, networks []netip.Prefix) (cluster, bool) {
 	if !s.services.synced() {
 		return cluster{}, false
 	}
 	c := cluster{services: objects[*corev1.Service](s.services)}
-	found := addressesOn(network, c.services)
-	if len(found) == 0 {
+	some, wanted := false, false
+	for _, network := range networks {
+		for _, service := range addressesOn(network, c.services) {
+			some, wanted = true, wanted || local(service)
+		}
+	}
+	if !some {
 		s.nodes.stop()
 		s.slices.stop()
 		s.nodes, s.slices = nil, nil
@@ -128,10 +133,6 @@ func (s *source) cluster(ctx context.Context, network netip.Prefix) (cluster, bo
 	}
 	if s.nodes == nil {
 		s.nodes = s.watch(ctx, s.core, "nodes", fields.Everything(), &corev1.Node{})
-	}
-	wanted := false
-	for _, service := range found {
-		wanted = wanted || local(service)
 	}
 	switch {
 	case wanted && s.slices == nil:
