@@ -110,8 +110,10 @@ func (p *provider) forbidden(but types.NamespacedName) (*forbidden, error) {
 		if mine(s) {
 			continue // the pool knows those
 		}
-		for _, ip := range addressesOf(s) {
-			f.asked[ip.Unmap()] = "another load balancer has it"
+		for _, family := range families {
+			for _, ip := range addressesOf(s, family) {
+				f.asked[ip.Unmap()] = "another load balancer has it"
+			}
 		}
 	}
 	return f, nil

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -306,27 +307,40 @@ func TestNothingOrdinary(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	for config, want := range map[string]string{
-		``: "10.97.0.1 10.97.0.254", `{}`: "10.97.0.1 10.97.0.254",
-		`{"addresses":["192.0.2.7/29"]}`:                        "192.0.2.1 192.0.2.6",
-		`{"addresses":["192.0.2.4/31"]}`:                        "192.0.2.4 192.0.2.5",
-		`{"addresses":["192.0.2.4/32"]}`:                        "192.0.2.4 192.0.2.4",
-		`{"addresses":["192.0.2.4 - 192.0.2.9","10.0.0.1/32"]}`: "192.0.2.4 192.0.2.9 10.0.0.1 10.0.0.1",
-		`{"addresses":["10.1.0.0/16"]}`:                         "10.1.0.1 10.1.255.254",
-		`{"addresses":[]}`:                                      "want a range, such as 10.97.0.0/24",
-		`{"addresses":["192.0.2.1"]}`:                           `"192.0.2.1": want IPv4 addresses as 192.0.2.0/28 or`,
-		`{"addresses":["192.0.2.9-192.0.2.1"]}`:                 "want IPv4 addresses",
-		`{"addresses":["192.0.2.9-"]}`:                          "want IPv4 addresses",
-		`{"addresses":["2001:db8::/120"]}`:                      "want IPv4 addresses",
-		`{"addresses":["2001:db8::1-2001:db8::2"]}`:             "want IPv4 addresses",
-		`{"addresses":["10.0.0.0/8"]}`:                          "more than 65536 addresses",
+		``: "10.97.0.1 10.97.0.254 fd00:97::1 fd00:97::ff", `{}`: "10.97.0.1 10.97.0.254 fd00:97::1 fd00:97::ff",
+		`{"addresses":["192.0.2.7/29"]}`:                                                        "192.0.2.1 192.0.2.6",
+		`{"addresses":["192.0.2.4/31"]}`:                                                        "192.0.2.4 192.0.2.5",
+		`{"addresses":["192.0.2.4/32"]}`:                                                        "192.0.2.4 192.0.2.4",
+		`{"addresses":["192.0.2.4 - 192.0.2.9","10.0.0.1/32"]}`:                                 "192.0.2.4 192.0.2.9 10.0.0.1 10.0.0.1",
+		`{"addresses":["10.1.0.0/16"]}`:                                                         "10.1.0.1 10.1.255.254",
+		`{"addresses":[]}`:                                                                      "want a range, such as 10.97.0.0/24",
+		`{"addresses":["192.0.2.1"]}`:                                                           `"192.0.2.1": want addresses as 192.0.2.0/28, `,
+		`{"addresses":["192.0.2.9-192.0.2.1"]}`:                                                 "want addresses as",
+		`{"addresses":["192.0.2.9-"]}`:                                                          "want addresses as",
+		`{"addresses":["2001:db8::/120"]}`:                                                      "2001:db8::1 2001:db8::ff",
+		`{"addresses":["2001:db8::7/127","192.0.2.4/31"]}`:                                      "2001:db8::6 2001:db8::7 192.0.2.4 192.0.2.5",
+		`{"addresses":["2001:db8::/112","10.1.0.0/16"]}`:                                        "2001:db8::1 2001:db8::ffff 10.1.0.1 10.1.255.254",
+		`{"addresses":["2001:db8::1-2001:db8::2"]}`:                                             "2001:db8::1 2001:db8::2",
+		`{"addresses":["2001:db8::/111"]}`:                                                      "more than 65536 addresses in all; of IPv6 that is one /112",
+		`{"addresses":["2001:db8::/64"]}`:                                                       "more than 65536 addresses",
+		`{"addresses":["::/0"]}`:                                                                "proxies serve no address of ::/96",
+		`{"addresses":["2001:db8::-2001:db8:1::"]}`:                                             "more than 65536 addresses",
+		`{"addresses":["2001:db8::/120","2001:db8::80/128"]}`:                                   "overlap",
+		`{"addresses":["2001:db8::1-192.0.2.9"]}`:                                               "want addresses as",
+		`{"addresses":["2001:db8::1%eth0-2001:db8::2%eth0"]}`:                                   "want addresses as",
+		`{"addresses":["::ffff:192.0.2.0/120"]}`:                                                "want addresses as",
+		`{"addresses":["fe80::/120"]}`:                                                          "proxies serve no address of fe80::/10",
+		`{"addresses":["ff02::/120"]}`:                                                          "proxies serve no address of ff00::/8",
+		`{"addresses":["::1-::2"]}`:                                                             "proxies serve no address of ::/96",
+		`{"addresses":["10.0.0.0/8"]}`:                                                          "more than 65536 addresses",
 		`{"addresses":["10.0.0.0/16","10.1.0.0/16","10.2.0.1/32","10.2.0.2/32","10.2.0.3/32"]}`: "more than 65536 addresses",
 		`{"addresses":["10.0.0.0/24","10.0.0.0-10.0.0.9"]}`:                                     "overlap",
-		`{"addresses":["127.0.0.0/24"]}`:                                                        "proxies serve no such address",
-		`{"addresses":["0.0.0.0/24"]}`:                                                          "proxies serve no such address",
-		`{"addresses":["224.0.0.0/24"]}`:                                                        "proxies serve no such address",
-		`{"addresses":["255.255.255.255/32"]}`:                                                  "proxies serve no such address",
-		`{"addresses":["169.254.1.0/24"]}`:                                                      "proxies serve no such address",
-		`{"addresses":["0.0.0.0/0"]}`:                                                           "proxies serve no such address",
+		`{"addresses":["127.0.0.0/24"]}`:                                                        "proxies serve no address of ",
+		`{"addresses":["0.0.0.0/24"]}`:                                                          "proxies serve no address of ",
+		`{"addresses":["224.0.0.0/24"]}`:                                                        "proxies serve no address of ",
+		`{"addresses":["255.255.255.255/32"]}`:                                                  "proxies serve no address of ",
+		`{"addresses":["169.254.1.0/24"]}`:                                                      "proxies serve no address of ",
+		`{"addresses":["0.0.0.0/0"]}`:                                                           "proxies serve no address of ",
 		`{"addresses":"10.0.0.0/24"}`:                                                           "cannot unmarshal",
 		`{"adresses":["10.0.0.0/24"]}`:                                                          `unknown field "adresses"`,
 	} {
@@ -345,6 +359,88 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%s: %v, want %s", config, got, want)
 		}
 	}
+}
+
+// TestFamilies: a service gets an address of each of its families, keeps them over a restart,
+// and gives that of a family up which it has no more.
+func TestFamilies(t *testing.T) {
+	const both = `{"addresses":["192.0.2.0/29","2001:db8::/125"]}`
+	of := func(policy corev1.IPFamilyPolicy, families ...corev1.IPFamily) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &policy, families }
+	}
+	const four, six = corev1.IPv4Protocol, corev1.IPv6Protocol
+	const single, prefer, require = corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack
+	asked := func(p *provider, s *corev1.Service) string {
+		t.Helper()
+		status, err := p.EnsureLoadBalancer(t.Context(), "", s, nil)
+		if err != nil {
+			return err.Error()
+		}
+		var ips []string
+		for _, in := range status.Ingress {
+			ips = append(ips, in.IP)
+		}
+		again, has, err := p.GetLoadBalancer(t.Context(), "", s)
+		if err != nil || !has || !apiequality.Semantic.DeepEqual(status, again) {
+			t.Errorf("%s has %v, %t, %v, and got %v", s.Name, again, has, err, ips)
+		}
+		return strings.Join(ips, " ")
+	}
+	begun := func(config string, objects ...runtime.Object) *provider {
+		t.Helper()
+		p, err := begin(t, config, objects...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	want := func(what, got, want string) {
+		t.Helper()
+		if !strings.Contains(got, want) || want == "" {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"2001:db8:1::/64"}}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "2001:db8::1"}}}}
+	p := begun(both, node)
+	want("IPv6", asked(p, balancer("a", of(single, six))), "2001:db8::2")
+	want("both", asked(p, balancer("b", of(require, six, four))), "2001:db8::3 192.0.2.1")
+	want("in another order", asked(p, balancer("b", of(require, four, six))), "192.0.2.1 2001:db8::3")
+	want("IPv4", asked(p, balancer("c", of(single, four))), "192.0.2.2")
+	want("preferred", asked(p, balancer("d", of(prefer, four, six))), "192.0.2.3 2001:db8::4")
+	chosen := func(ip string, with func(*corev1.Service)) *corev1.Service {
+		s := balancer("e", with)
+		s.Spec.LoadBalancerIP = ip
+		return s
+	}
+	want("chosen", asked(p, chosen("2001:db8::7", of(require, four, six))), "192.0.2.4 2001:db8::7")
+	want("chosen of the other family", asked(p, chosen("192.0.2.6", of(require, four, six))), "192.0.2.6 2001:db8::7")
+	want("chosen of no family of its own", asked(p, chosen("2001:db8::5", of(single, four))), "the service has no addresses of IPv6")
+	want("chosen, a node's", asked(p, chosen("2001:db8::1", of(single, six))), "it is an address of a node")
+	want("chosen, another's", asked(p, chosen("2001:db8::2", of(single, six))), "another service has it")
+	want("chosen of no range", asked(p, chosen("2001:db8:9::1", of(require, four, six))), "it is not in 192.0.2.0/29, 2001:db8::/125")
+
+	want("one family less", asked(p, balancer("b", of(single, four))), "192.0.2.1")
+	want("the address is free", asked(p, balancer("f", of(single, six))), "2001:db8::3")
+
+	has := balancer("g", of(require, four, six), "192.0.2.5", "2001:db8::6")
+	p = begun(both, has)
+	want("another, after a restart", asked(p, balancer("h", of(require, six, four))), "2001:db8::1 192.0.2.1")
+	want("after a restart", asked(p, has), "192.0.2.5 2001:db8::6")
+	p = begun(`{"addresses":["192.0.2.0/29","2001:db8:5::/125"]}`, has)
+	want("the range is another", asked(p, has), "address 2001:db8::6 is withdrawn: it is not in 192.0.2.0/29, 2001:db8:5::/125")
+	has = has.DeepCopy()
+	has.Status.LoadBalancer.Ingress = nil
+	want("the next time", asked(p, has), "192.0.2.5 2001:db8:5::1")
+	if err := p.EnsureLoadBalancerDeleted(t.Context(), "", has); err != nil {
+		t.Fatal(err)
+	}
+	want("both are free again", asked(p, balancer("i", of(require, four, six))), "192.0.2.1 2001:db8:5::1")
+
+	p = begun(`{"addresses":["192.0.2.0/29"]}`)
+	want("no range, preferred", asked(p, balancer("a", of(prefer, six, four))), "192.0.2.1")
+	want("no range, required", asked(p, balancer("b", of(require, four, six))), "there are no addresses of IPv6: give the cloud provider local a range of them (addresses)")
+	want("no range of the only one", asked(p, balancer("c", of(prefer, six))), "there are no addresses of IPv6")
+	want("it holds nothing that it cannot use", asked(p, balancer("d", nil)), "192.0.2.3")
 }
 
 // TestNodes: what the provider says of a node is what its agent said.

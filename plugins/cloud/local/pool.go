@@ -23,11 +23,27 @@ const again = 30 * time.Second
 // the cache has the status without it.
 const soon = time.Second
 
-// holding is the address of a service.
+// holding is the address of a service in one family.
 type holding struct {
 	uid types.UID
 	ip  netip.Addr
 }
+
+// slot is a service's place for an address of one family.
+type slot struct {
+	types.NamespacedName
+	family corev1.IPFamily
+}
+
+// familyOf is the family of an address.
+func familyOf(ip netip.Addr) corev1.IPFamily {
+	if ip.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+var families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
 // pool is who has which address.
 type pool struct {
@@ -35,12 +51,12 @@ type pool struct {
 
 	mu    sync.Mutex
 	known bool // recall has been called
-	held  map[types.NamespacedName]holding
+	held  map[slot]holding
 	users map[netip.Addr]types.NamespacedName
 }
 
 func newPool(ranges []span) *pool {
-	return &pool{ranges: ranges, held: map[types.NamespacedName]holding{}, users: map[netip.Addr]types.NamespacedName{}}
+	return &pool{ranges: ranges, held: map[slot]holding{}, users: map[netip.Addr]types.NamespacedName{}}
 }
 
 func (p *pool) knows() bool {
@@ -64,16 +80,26 @@ func (p *pool) recall(services []corev1.Service, f *forbidden) {
 	p.known = true
 	for i := range services {
 		if s := &services[i]; mine(s) {
-			_ = p.adopt(keyOf(s), s.UID, addressesOf(s), f)
+			for _, family := range familiesOf(s) {
+				_ = p.adopt(slot{keyOf(s), family}, s.UID, addressesOf(s, family), f)
+			}
 		}
 	}
 }
 
-// addressesOf are those of a service's status.
-func addressesOf(s *corev1.Service) []netip.Addr {
+// familiesOf are those that a service wants addresses of, in its order.
+func familiesOf(s *corev1.Service) []corev1.IPFamily {
+	if len(s.Spec.IPFamilies) == 0 { // the API server sets them
+		return families[:1]
+	}
+	return s.Spec.IPFamilies
+}
+
+// addressesOf are those of a service's status, of one family.
+func addressesOf(s *corev1.Service, family corev1.IPFamily) []netip.Addr {
 	var list []netip.Addr
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		if ip, err := netip.ParseAddr(in.IP); err == nil {
+		if ip, err := netip.ParseAddr(in.IP); err == nil && familyOf(ip) == family {
 			list = append(list, ip)
 		}
 	}
@@ -82,10 +108,10 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 
 // adopt gives a service the first address of its status that it may keep. It returns the
 // reason against the last one where it may keep none.
-func (p *pool) adopt(name types.NamespacedName, uid types.UID, had []netip.Addr, f *forbidden) (why string) {
+func (p *pool) adopt(of slot, uid types.UID, had []netip.Addr, f *forbidden) (why string) {
 	for _, ip := range had {
-		if why = p.mayKeep(name, ip, f); why == "" {
-			p.set(name, holding{uid, ip})
+		if why = p.mayKeep(of, ip, f); why == "" {
+			p.set(of, holding{uid, ip})
 			return ""
 		}
 	}
@@ -94,25 +120,25 @@ func (p *pool) adopt(name types.NamespacedName, uid types.UID, had []netip.Addr,
 
 // mayKeep is the reason why a service may not keep an address, or "". What others only ask
 // for is no reason: else they would take addresses away.
-func (p *pool) mayKeep(name types.NamespacedName, ip netip.Addr, f *forbidden) string {
+func (p *pool) mayKeep(of slot, ip netip.Addr, f *forbidden) string {
 	if !p.in(ip) {
-		return "it is not in " + p.texts()
+		return "it is not in " + p.texts(p.ranges)
 	}
-	if user, taken := p.users[ip]; taken && user != name {
+	if user, taken := p.users[ip]; taken && user != of.NamespacedName {
 		return "another service has it"
 	}
 	return f.owned(ip)
 }
 
-func (p *pool) set(name types.NamespacedName, h holding) {
-	p.unset(name)
-	p.held[name], p.users[h.ip] = h, name
+func (p *pool) set(of slot, h holding) {
+	p.unset(of)
+	p.held[of], p.users[h.ip] = h, of.NamespacedName
 }
 
-func (p *pool) unset(name types.NamespacedName) {
-	if h, has := p.held[name]; has {
+func (p *pool) unset(of slot) {
+	if h, has := p.held[of]; has {
 		delete(p.users, h.ip)
-		delete(p.held, name)
+		delete(p.held, of)
 	}
 }
 
@@ -120,62 +146,80 @@ func (p *pool) in(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.ranges, func(s span) bool { return s.contains(ip) })
 }
 
-// has is the address of a service.
-func (p *pool) has(name types.NamespacedName, uid types.UID) (netip.Addr, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h, has := p.held[name]
-	return h.ip, has && h.uid == uid
+// of are the ranges of a family.
+func (p *pool) of(family corev1.IPFamily) (list []span) {
+	for _, s := range p.ranges {
+		if familyOf(s.first) == family {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
-// release gives the address of a service up; one of the same name is another.
-func (p *pool) release(name types.NamespacedName, uid types.UID) {
+// has are the addresses of a service, in the order of its families.
+func (p *pool) has(name types.NamespacedName, uid types.UID, wanted []corev1.IPFamily) (list []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h, has := p.held[name]; has && h.uid == uid {
-		p.unset(name)
+	for _, family := range wanted {
+		if h, has := p.held[slot{name, family}]; has && h.uid == uid {
+			list = append(list, h.ip)
+		}
+	}
+	return list
+}
+
+// release gives the addresses of a service up, but those of some families; one of the same
+// name is another.
+func (p *pool) release(name types.NamespacedName, uid types.UID, but ...corev1.IPFamily) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, family := range families {
+		of := slot{name, family}
+		if h, has := p.held[of]; has && h.uid == uid && !slices.Contains(but, family) {
+			p.unset(of)
+		}
 	}
 }
 
-// take gives a service an address: the one that it wants, or has, or the first that is
-// free. What it had it keeps where it cannot have what it wants. It loses what it may not
-// keep: the error is a cloud.Withdrawn, and the next call gives it another.
-func (p *pool) take(name types.NamespacedName, uid types.UID, wanted netip.Addr, had []netip.Addr, f *forbidden) (netip.Addr, error) {
+// take gives a service an address of a family: the one that it wants, or has, or the first
+// that is free. What it had it keeps where it cannot have what it wants. It loses what it may
+// not keep: the error is a cloud.Withdrawn, and the next call gives it another.
+func (p *pool) take(of slot, uid types.UID, wanted netip.Addr, had []netip.Addr, f *forbidden) (netip.Addr, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h, has := p.held[name]; has && (h.uid != uid || p.mayKeep(name, h.ip, f) != "") {
-		p.unset(name)
+	if h, has := p.held[of]; has && (h.uid != uid || p.mayKeep(of, h.ip, f) != "") {
+		p.unset(of)
 	}
-	if _, has := p.held[name]; !has {
-		if why := p.adopt(name, uid, had, f); why != "" {
+	if _, has := p.held[of]; !has {
+		if why := p.adopt(of, uid, had, f); why != "" {
 			return netip.Addr{}, &cloud.Withdrawn{Err: api.NewRetryError(fmt.Sprintf("address %s is withdrawn: %s", had[len(had)-1], why), soon)}
 		}
 	}
-	if h, has := p.held[name]; has && (!wanted.IsValid() || h.ip == wanted) {
+	if h, has := p.held[of]; has && (!wanted.IsValid() || h.ip == wanted) {
 		return h.ip, nil
 	}
 	if wanted.IsValid() {
-		if err := p.mayHave(name, wanted, f); err != nil {
+		if err := p.mayHave(of, wanted, f); err != nil {
 			return netip.Addr{}, err
 		}
-		p.set(name, holding{uid, wanted})
+		p.set(of, holding{uid, wanted})
 		return wanted, nil
 	}
-	ip, err := p.free(f)
+	ip, err := p.free(of.family, f)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	p.set(name, holding{uid, ip})
+	p.set(of, holding{uid, ip})
 	return ip, nil
 }
 
 // mayHave tells whether a service may have the address that it asks for. It does not say
 // who has it: who asks may not be allowed to read that.
-func (p *pool) mayHave(name types.NamespacedName, wanted netip.Addr, f *forbidden) error {
+func (p *pool) mayHave(of slot, wanted netip.Addr, f *forbidden) error {
 	why := ""
 	if user, taken := p.users[wanted]; !p.in(wanted) {
-		why = "it is not in " + p.texts()
-	} else if taken && user != name {
+		why = "it is not in " + p.texts(p.ranges)
+	} else if taken && user != of.NamespacedName {
 		why = "another service has it"
 	} else {
 		why = f.why(wanted)
@@ -186,29 +230,26 @@ func (p *pool) mayHave(name types.NamespacedName, wanted netip.Addr, f *forbidde
 	return api.NewRetryError(fmt.Sprintf("spec.loadBalancerIP %s: %s; ask for another, or for none", wanted, why), again)
 }
 
-// free is the first address that nobody has.
-func (p *pool) free(f *forbidden) (netip.Addr, error) {
-	var all int
-	for _, s := range p.ranges {
-		all += int(s.size())
+// free is the first address of a family that nobody has.
+func (p *pool) free(family corev1.IPFamily, f *forbidden) (netip.Addr, error) {
+	ranges := p.of(family)
+	if len(ranges) == 0 {
+		return netip.Addr{}, api.NewRetryError(fmt.Sprintf("there are no addresses of %s: give the cloud provider local a range of them (addresses)", family), again)
 	}
-	if len(p.users) < all {
-		for _, s := range p.ranges {
-			for n := number(s.first); n <= number(s.last); n++ {
-				ip := address(n)
-				if _, taken := p.users[ip]; !taken && f.why(ip) == "" {
-					return ip, nil
-				}
+	for _, s := range ranges {
+		for ip := s.first; s.contains(ip); ip = ip.Next() {
+			if _, taken := p.users[ip]; !taken && f.why(ip) == "" {
+				return ip, nil
 			}
 		}
 	}
-	return netip.Addr{}, api.NewRetryError(fmt.Sprintf("no address of %s is free: delete a service of type LoadBalancer, or give the cloud provider local more addresses", p.texts()), again)
+	return netip.Addr{}, api.NewRetryError(fmt.Sprintf("no address of %s is free: delete a service of type LoadBalancer, or give the cloud provider local more addresses", p.texts(ranges)), again)
 }
 
-// texts are the ranges as the configuration has them.
-func (p *pool) texts() string {
+// texts are ranges as the configuration has them.
+func (p *pool) texts(ranges []span) string {
 	var list []string
-	for _, s := range p.ranges {
+	for _, s := range ranges {
 		list = append(list, s.text)
 	}
 	return strings.Join(list, ", ")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,7 @@ var (
 func New(c *cloud.Context) (cloudprovider.Interface, error) {
 	config := struct {
 		Addresses []string `json:"addresses"`
-	}{Addresses: []string{defaultRange}}
+	}{Addresses: slices.Clone(defaultRanges)}
 	if err := c.Decode(&config); err != nil {
 		return nil, err
 	}
@@ -91,16 +92,16 @@ func keyOf(service *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 }
 
-// GetLoadBalancer tells which address a service has.
+// GetLoadBalancer tells which addresses a service has.
 func (p *provider) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	if err := p.recall(ctx); err != nil {
 		return nil, false, err
 	}
-	ip, has := p.pool.has(keyOf(service), service.UID)
-	if !has {
+	ips := p.pool.has(keyOf(service), service.UID, familiesOf(service))
+	if len(ips) == 0 {
 		return nil, false, nil
 	}
-	return statusOf(ip), true, nil
+	return statusOf(ips), true, nil
 }
 
 // GetLoadBalancerName is the service's own.
@@ -108,28 +109,55 @@ func (p *provider) GetLoadBalancerName(_ context.Context, _ string, service *cor
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
-// EnsureLoadBalancer gives a service the address that it has, asks for, or the first that
-// is free.
+// EnsureLoadBalancer gives a service an address of each of its families: the one that it has,
+// asks for, or the first that is free. One that only prefers two families (PreferDualStack)
+// gets those that there are ranges of.
 func (p *provider) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	if err := p.recall(ctx); err != nil {
 		return nil, err
 	}
+	wants := familiesOf(service)
 	var wanted netip.Addr
 	if text := service.Spec.LoadBalancerIP; text != "" {
 		var err error
 		if wanted, err = netip.ParseAddr(text); err != nil {
 			return nil, fmt.Errorf("spec.loadBalancerIP: %.50q is no IP address", text)
 		}
+		wanted = wanted.Unmap()
+		if p.pool.in(wanted) && !slices.Contains(wants, familyOf(wanted)) {
+			return nil, fmt.Errorf("spec.loadBalancerIP %s: the service has no addresses of %s; ask for another, or add it to spec.ipFamilies", wanted, familyOf(wanted))
+		}
 	}
 	f, err := p.forbidden(keyOf(service))
 	if err != nil {
 		return nil, err
 	}
-	ip, err := p.pool.take(keyOf(service), service.UID, wanted, addressesOf(service), f)
-	if err != nil {
-		return nil, err
+	if !p.required(service) {
+		wants = slices.DeleteFunc(slices.Clone(wants), func(family corev1.IPFamily) bool { return len(p.pool.of(family)) == 0 })
+		if len(wants) == 0 { // the first one's error says it
+			wants = familiesOf(service)
+		}
 	}
-	return statusOf(ip), nil
+	p.pool.release(keyOf(service), service.UID, wants...)
+	var ips []netip.Addr
+	for i, family := range wants {
+		ask := netip.Addr{}
+		// One that is in no range is refused by the first family.
+		if wanted.IsValid() && (familyOf(wanted) == family || i == 0 && !p.pool.in(wanted)) {
+			ask = wanted
+		}
+		ip, err := p.pool.take(slot{keyOf(service), family}, service.UID, ask, addressesOf(service, family), f)
+		if err != nil {
+			return nil, err
+		}
+		ips = append(ips, ip)
+	}
+	return statusOf(ips), nil
+}
+
+// required says whether a service has to have an address of each of its families.
+func (p *provider) required(s *corev1.Service) bool {
+	return s.Spec.IPFamilyPolicy == nil || *s.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack
 }
 
 // UpdateLoadBalancer has nothing to do: every node's proxy serves every address.
@@ -137,7 +165,7 @@ func (p *provider) UpdateLoadBalancer(context.Context, string, *corev1.Service, 
 	return nil
 }
 
-// EnsureLoadBalancerDeleted gives the address of a service up.
+// EnsureLoadBalancerDeleted gives the addresses of a service up.
 func (p *provider) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
 	if err := p.recall(ctx); err != nil {
 		return err
@@ -146,9 +174,13 @@ func (p *provider) EnsureLoadBalancerDeleted(ctx context.Context, _ string, serv
 	return nil
 }
 
-func statusOf(ip netip.Addr) *corev1.LoadBalancerStatus {
+func statusOf(ips []netip.Addr) *corev1.LoadBalancerStatus {
 	mode := corev1.LoadBalancerIPModeVIP
-	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: ip.String(), IPMode: &mode}}}
+	status := &corev1.LoadBalancerStatus{}
+	for _, ip := range ips {
+		status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: ip.String(), IPMode: &mode})
+	}
+	return status
 }
 
 // recall learns once, before the first answer, which services have which addresses. It
