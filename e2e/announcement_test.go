@@ -7,20 +7,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/e2e/cluster"
 )
-
-// announcedAt is the address of a service of the test, by a number from 1 to 8.
-func announcedAt(n int) string { return fmt.Sprintf("192.0.2.%d", 200+n) }
 
 // hardware is the hardware address of a machine on the link.
 func hardware(t *testing.T, n *cluster.Network) string {
@@ -46,9 +45,9 @@ func found(n *cluster.Network, ip string, forget bool) (mac string, err error) {
 		if err != nil {
 			return err
 		}
-		list, err := netlink.NeighList(eth.Attrs().Index, netlink.FAMILY_V4)
+		list, err := netlink.NeighList(eth.Attrs().Index, netlink.FAMILY_ALL)
 		for _, one := range list {
-			if one.IP.String() != ip {
+			if one.IP == nil || one.IP.String() != ip {
 				continue
 			}
 			if mac = one.HardwareAddr.String(); forget {
@@ -67,15 +66,45 @@ type announcement struct {
 	*cell
 	outside *cluster.Network
 	client  *http.Client
+	six     bool // services have addresses of IPv6, too
 }
 
-// served waits until an address answers with a page from a pod, and is found at one of the
-// hardware addresses, which it returns. A machine that found another one asks again: it may
-// have missed what the node announced.
-func (a *announcement) served(t *testing.T, ip string, macs ...string) (mac string) {
+// addresses are those of a service of the test, by a number from 1 to 8.
+func (a *announcement) addresses(n int) []string {
+	ips := []string{fmt.Sprintf("192.0.2.%d", 200+n)}
+	if a.six {
+		ips = append(ips, fmt.Sprintf("2001:db8:10::%x", 200+n))
+	}
+	return ips
+}
+
+// make makes a service with its addresses, and returns these.
+func (a *announcement) make(t *testing.T, n int, policy string) []string {
+	t.Helper()
+	ips, families := a.addresses(n), "SingleStack"
+	if a.six {
+		families = "RequireDualStack"
+	}
+	a.apply(t, "default", fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d}, spec: {type: LoadBalancer, ipFamilyPolicy: %s, loadBalancerIP: %s, externalTrafficPolicy: %s, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}",
+		n, families, ips[0], policy))
+	return ips
+}
+
+// served waits until addresses answer with a page from a pod, and are found at one of the
+// hardware addresses each. A machine that found another one asks again: it may have missed
+// what the node announced.
+func (a *announcement) served(t *testing.T, ips []string, macs ...string) {
+	t.Helper()
+	for _, ip := range ips {
+		a.servedAt(t, ip, macs...)
+	}
+}
+
+// servedAt returns the hardware address, too.
+func (a *announcement) servedAt(t *testing.T, ip string, macs ...string) (mac string) {
 	t.Helper()
 	within(t, 4*time.Minute, func(context.Context) error {
-		resp, err := a.client.Get("http://" + ip + "/")
+		resp, err := a.client.Get("http://" + host(ip) + "/")
 		if err != nil {
 			return err
 		}
@@ -86,10 +115,8 @@ func (a *announcement) served(t *testing.T, ip string, macs ...string) (mac stri
 		if mac, err = found(a.outside, ip, false); err != nil {
 			return err
 		}
-		for _, want := range macs {
-			if mac == want {
-				return nil
-			}
+		if slices.Contains(macs, mac) {
+			return nil
 		}
 		_, err = found(a.outside, ip, true)
 		return errors.Join(fmt.Errorf("%s is found at %q, want one of %v", ip, mac, macs), err)
@@ -97,8 +124,8 @@ func (a *announcement) served(t *testing.T, ip string, macs ...string) (mac stri
 	return mac
 }
 
-// says waits for an event of a service.
-func (a *announcement) says(t *testing.T, name, kind, reason, words string) {
+// says waits for an event of a service that has all words.
+func (a *announcement) says(t *testing.T, name, kind, reason string, words ...string) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
 		list, err := a.env.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
@@ -107,7 +134,8 @@ func (a *announcement) says(t *testing.T, name, kind, reason, words string) {
 		}
 		var said []string
 		for _, e := range list.Items {
-			if e.Type == kind && e.Reason == reason && strings.Contains(e.Message, words) {
+			other := func(word string) bool { return !strings.Contains(e.Message, word) }
+			if e.Type == kind && e.Reason == reason && !slices.ContainsFunc(words, other) {
 				return nil
 			}
 			said = append(said, e.Reason+": "+e.Message)
@@ -116,75 +144,106 @@ func (a *announcement) says(t *testing.T, name, kind, reason, words string) {
 	})
 }
 
+// has gives the machine outside addresses, or takes them away.
+func (a *announcement) has(t *testing.T, ips []string, change func(netlink.Link, *netlink.Addr) error) {
+	t.Helper()
+	if err := a.outside.Do(func() error {
+		eth, err := netlink.LinkByName("eth0")
+		for _, ip := range ips {
+			if err != nil {
+				return err
+			}
+			address := &netlink.Addr{IPNet: netlink.NewIPNet(net.ParseIP(ip))}
+			if strings.Contains(ip, ":") {
+				address.Flags = unix.IFA_F_NODAD // it counts at once
+			}
+			err = change(eth, address)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newAnnouncement has a kernel, a member, and a machine outside, in both families where this
+// machine has them.
+func newAnnouncement(t *testing.T) (*announcement, *env) {
+	t.Helper()
+	a := &announcement{six: withoutIPv6() == ""}
+	if a.six {
+		a.cell = newCellOf(t, "announce", 2, families{
+			services: "10.96.0.0/16,fd00:96::/112", node: "10.244.0.0/24,fd00:244::/64", pods: "10.244.0.0/16,fd00:244::/56",
+		})
+	} else {
+		a.cell = newCell(t, "announce", 2)
+	}
+	member := a.join(t, 1, a.argument(t))
+	a.ready(t, 2)
+	a.awaitAccount(t, "default")
+	a.outside = a.lan.Networks[2]
+	a.client = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DialContext: a.outside.Dial, DisableKeepAlives: true}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(a.try(t, "get", "services,pods,events,nodes,plugins", "-A", "-o", "wide").stdout)
+		}
+	})
+	a.web(t, 1)
+	ranges, one, eight := "", a.addresses(1), a.addresses(8)
+	for i := range one {
+		ranges += fmt.Sprintf(`,"%s-%s"`, one[i], eight[i])
+	}
+	a.kubectl(t, "patch", "plugin", "local", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"config":{"addresses":[%s]}}}`, ranges[1:]))
+	// A lost node is found to be so earlier: what the test waits for is what follows.
+	a.kubectl(t, "patch", "plugin", "nodelifecycle", "--type=merge", "-p", `{"spec":{"config":{"nodeMonitorGracePeriod":"25s"}}}`)
+	return a, member
+}
+
 // TestAnnouncement: a machine of the network without a route finds load balancers at one of
-// the nodes by ARP. Another node takes over when one is lost, when it is to keep out, and when
+// the nodes, by ARP and by NDP. Another node takes over when one is lost, when it is to keep out, and when
 // the endpoints of a service with externalTrafficPolicy Local move. An address that a machine
 // has is not taken.
 func TestAnnouncement(t *testing.T) {
 	t.Parallel()
-	c := newCell(t, "announce", 2)
-	member := c.join(t, 1, c.argument(t))
-	c.ready(t, 2)
-	c.awaitAccount(t, "default")
-	a := &announcement{cell: c, outside: c.lan.Networks[2]}
-	a.client = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DialContext: a.outside.Dial, DisableKeepAlives: true}}
+	a, member := newAnnouncement(t)
+	c := a.cell
 	first, second := hardware(t, c.lan.Networks[0]), hardware(t, c.lan.Networks[1])
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.try(t, "get", "services,pods,events,nodes,plugins", "-A", "-o", "wide").stdout)
-		}
-	})
-	c.web(t, 1)
-	c.kubectl(t, "patch", "plugin", "local", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"config":{"addresses":["%s-%s"]}}}`, announcedAt(1), announcedAt(8)))
-	make := func(n int, policy string) string {
-		ip := announcedAt(n)
-		c.apply(t, "default", fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d}, spec: {type: LoadBalancer, loadBalancerIP: %s, externalTrafficPolicy: %s, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}", n, ip, policy))
-		return ip
+
+	// All are made at once, so that the waits of the one are those of the others.
+	used := a.addresses(2)
+	a.has(t, used, netlink.AddrAdd)
+	a.make(t, 2, "Cluster")
+	moves := a.make(t, 1, "Local")
+	for n := 3; n <= 8; n++ {
+		a.make(t, n, "Cluster")
 	}
+	for _, ip := range used {
+		a.says(t, "s2", corev1.EventTypeWarning, "AddressInUse", "The machine "+hardware(t, a.outside)+" on the network of node ", " has "+ip+",")
+	}
+	a.has(t, used, netlink.AddrDel) // it is tried again some time later; see below
 
 	t.Run("local", func(t *testing.T) { // its endpoints are on one machine, then on the other
-		ip := make(1, "Local")
-		a.served(t, ip, second)
-		a.says(t, "s1", corev1.EventTypeNormal, "AddressAnnounced", "Node "+c.node(1)+" announces "+ip+" on its network")
+		a.served(t, moves, second)
+		for _, ip := range moves {
+			a.says(t, "s1", corev1.EventTypeNormal, "AddressAnnounced", "Node "+c.node(1)+" announces "+ip+" on its network")
+		}
 		c.web(t, 0)
 		c.kubectl(t, "delete", "pod", "on-"+c.node(1), "--timeout=110s")
-		a.served(t, ip, first)
+		a.served(t, moves, first)
 		c.web(t, 1)
 	})
 
-	t.Run("in use", func(t *testing.T) {
-		ip := announcedAt(2)
-		on := func(f func(netlink.Link, *netlink.Addr) error) {
-			t.Helper()
-			if err := a.outside.Do(func() error {
-				eth, err := netlink.LinkByName("eth0")
-				if err != nil {
-					return err
-				}
-				return f(eth, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(32, 32)}})
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		on(netlink.AddrAdd)
-		make(2, "Cluster")
-		a.says(t, "s2", corev1.EventTypeWarning, "AddressInUse", "The machine "+hardware(t, a.outside)+" on the network of node ")
-		on(netlink.AddrDel)
-		a.served(t, ip, first, second)
-	})
-
-	var theirs string // an address of the second machine, which both can have
+	var theirs []string // addresses of the second machine, which both can have
 	t.Run("each machine has some", func(t *testing.T) {
-		seen := map[string]bool{}
-		for n := 3; n <= 8; n++ {
-			ip := make(n, "Cluster")
-			mac := a.served(t, ip, first, second)
-			if seen[mac] = true; mac == second {
-				theirs = ip
+		for family := range moves {
+			seen := map[string]string{}
+			for n := 3; n <= 8; n++ {
+				ip := a.addresses(n)[family]
+				seen[a.servedAt(t, ip, first, second)] = ip
 			}
-		}
-		if len(seen) != 2 {
-			t.Fatalf("all are found at %v", seen)
+			if len(seen) != 2 {
+				t.Fatalf("all are found at one machine: %v", seen)
+			}
+			theirs = append(theirs, seen[second])
 		}
 	})
 
@@ -195,6 +254,8 @@ func TestAnnouncement(t *testing.T) {
 		c.kubectl(t, "label", "node", c.node(1), label+"-")
 		a.served(t, theirs, second)
 	})
+
+	t.Run("no longer in use", func(t *testing.T) { a.served(t, used, first, second) })
 
 	t.Run("lost", func(t *testing.T) {
 		if err := member.Signal(syscall.SIGSTOP); err != nil { // it ends with the test
@@ -217,24 +278,28 @@ func TestAnnouncement(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		c.kubectl(t, "delete", "pod", "on-"+c.node(1), "--timeout=110s")
 		member.stop(t) // says what it leaves behind
-		if _, err := found(a.outside, theirs, true); err != nil {
-			t.Fatal(err)
+		for _, ip := range theirs {
+			if _, err := found(a.outside, ip, true); err != nil {
+				t.Fatal(err)
+			}
 		}
 		a.served(t, theirs, first)
 	})
 	c.kubectl(t, "-n", "default", "delete", "service", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "--timeout=110s")
-	if mac, err := found(a.outside, theirs, true); err != nil {
-		t.Errorf("%s %v", mac, err)
+	for _, ip := range theirs {
+		if mac, err := found(a.outside, ip, true); err != nil {
+			t.Errorf("%s %v", mac, err)
+		}
+		eventually(t, func(context.Context) error {
+			if _, err := a.client.Get("http://" + host(ip) + "/"); err == nil {
+				return errors.New(ip + " answers without a service")
+			}
+			mac, err := found(a.outside, ip, true)
+			if err == nil && mac != "" && mac != "00:00:00:00:00:00" {
+				err = fmt.Errorf("%s is found at %s", ip, mac)
+			}
+			return err
+		})
 	}
-	eventually(t, func(context.Context) error {
-		if _, err := a.client.Get("http://" + theirs + "/"); err == nil {
-			return errors.New(theirs + " answers without a service")
-		}
-		mac, err := found(a.outside, theirs, true)
-		if err == nil && mac != "" && mac != "00:00:00:00:00:00" {
-			err = fmt.Errorf("%s is found at %s", theirs, mac)
-		}
-		return err
-	})
 	c.kubectl(t, "delete", "pod", "on-"+c.node(0), "--timeout=110s")
 }

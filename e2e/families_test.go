@@ -55,12 +55,8 @@ func (f families) written(t *testing.T, name string) string {
 func newCellOf(t *testing.T, name string, machines int, f families) *cell {
 	t.Helper()
 	needContainers(t)
-	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
-		t.Skipf("this machine has no IPv6: %v", err)
-	}
-	// A machine may have IPv6 and give none to new networks (the boot parameter ipv6.disable_ipv6).
-	if off, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6"); err != nil || strings.TrimSpace(string(off)) != "0" {
-		t.Skipf("this machine has IPv6 switched off: %q, %v", off, err)
+	if lacks := withoutIPv6(); lacks != "" {
+		t.Skip(lacks)
 	}
 	c := newBareCell(t, name, machines)
 	for i, n := range c.lan.Networks {
@@ -81,6 +77,18 @@ func newCellOf(t *testing.T, name string, machines int, f families) *cell {
 	}
 	c.begin(t)
 	return c
+}
+
+// withoutIPv6 says why networks of this machine have no IPv6; "" where they have it.
+func withoutIPv6() string {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		return fmt.Sprintf("this machine has no IPv6: %v", err)
+	}
+	// A machine may have IPv6 and give none to new networks (the boot parameter ipv6.disable_ipv6).
+	if off, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6"); err != nil || strings.TrimSpace(string(off)) != "0" {
+		return fmt.Sprintf("this machine has IPv6 switched off: %q, %v", off, err)
+	}
+	return ""
 }
 
 // ipv6 is the address of a machine.

@@ -1,5 +1,5 @@
 // Package layer2 is the plugin that announces addresses of load balancers on the network of
-// its node: other machines find them there by ARP, without a route.
+// its node: other machines find them there by ARP, those of IPv6 by NDP, without a route.
 //
 // # What it owns
 //
@@ -15,7 +15,7 @@
 // address. With externalTrafficPolicy Local only nodes with an endpoint count. Nothing is
 // written to the API but events.
 //
-// A node asks first whether some machine has the address, as RFC 5227 says. If one has, it
+// A node asks first whether some machine has the address, as RFC 5227 and RFC 4862 say. If one has, it
 // is not taken; an event of the service says so, and it is asked again. So the node before
 // and the node after do not answer at once, also when one of them is cut off from the API: as
 // long as a node answers, it serves.
@@ -27,11 +27,16 @@
 // What the plugin cannot do now it tries again by itself, and stays Ready with a message.
 //
 // Packets of the link are untrusted: what is kept of them is bounded by what this node asks.
+// A packet of NDP with a hop limit below 255 came over a router, and is not read.
+//
+// The two families are apart: a fault of one does not touch the other.
 //
 // # How data passes through
 //
-//	watches (source.go) → plan.go, pure → claims.go (probe, hold, defend) → arp.go (packets)
-//	                                                                       → tell.go (events)
+//	watches (source.go) → plan.go, pure → claims.go (probe, hold, defend) → arp.go, ndp.go (packets)
+//	                                                                      → tell.go (events)
+//
+// A loop (announcer.go) has a link for each family (nodelink.go), with its plan and claims.
 //
 // It imports sdk only.
 package layer2
