@@ -69,7 +69,7 @@ type announcement struct {
 	six     bool // services have addresses of IPv6, too
 }
 
-// addresses are those of a service of the test, by a number from 1 to 8.
+// addresses are the n-th of the ranges, from 1 to 8.
 func (a *announcement) addresses(n int) []string {
 	ips := []string{fmt.Sprintf("192.0.2.%d", 200+n)}
 	if a.six {
@@ -78,15 +78,42 @@ func (a *announcement) addresses(n int) []string {
 	return ips
 }
 
-// make makes a service with its addresses, and returns these.
-func (a *announcement) make(t *testing.T, n int, policy string) []string {
+// make makes a service of all families, and returns the addresses that it gets.
+func (a *announcement) make(t *testing.T, name, policy string) []string {
 	t.Helper()
-	ips, families := a.addresses(n), "SingleStack"
 	if a.six {
-		families = "RequireDualStack"
+		return a.makeOf(t, name, "externalTrafficPolicy: "+policy+", ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv4, IPv6]", 2)
 	}
-	a.apply(t, "default", fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d}, spec: {type: LoadBalancer, ipFamilyPolicy: %s, loadBalancerIP: %s, externalTrafficPolicy: %s, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}",
-		n, families, ips[0], policy))
+	return a.makeOf(t, name, "externalTrafficPolicy: "+policy, 1)
+}
+
+// makeAt makes a service with one address.
+func (a *announcement) makeAt(t *testing.T, name, ip string) {
+	t.Helper()
+	family := "IPv4"
+	if strings.Contains(ip, ":") {
+		family = "IPv6"
+	}
+	a.makeOf(t, name, fmt.Sprintf("ipFamilies: [%s], loadBalancerIP: %q", family, ip), 1)
+}
+
+func (a *announcement) makeOf(t *testing.T, name, spec string, n int) (ips []string) {
+	t.Helper()
+	a.apply(t, "default", fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, labels: {announced: here}}, spec: {type: LoadBalancer, %s, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}", name, spec))
+	eventually(t, func(ctx context.Context) error {
+		s, err := a.env.client.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ips = nil
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			ips = append(ips, in.IP)
+		}
+		if len(ips) != n {
+			return fmt.Errorf("service %s has addresses %v, want %d", name, ips, n)
+		}
+		return nil
+	})
 	return ips
 }
 
@@ -208,23 +235,26 @@ func TestAnnouncement(t *testing.T) {
 	c := a.cell
 	first, second := hardware(t, c.lan.Networks[0]), hardware(t, c.lan.Networks[1])
 
-	// All are made at once, so that the waits of the one are those of the others.
+	// All are made first, so that the waits of the one are those of the others.
 	used := a.addresses(2)
 	a.has(t, used, netlink.AddrAdd)
-	a.make(t, 2, "Cluster")
-	moves := a.make(t, 1, "Local")
-	for n := 3; n <= 8; n++ {
-		a.make(t, n, "Cluster")
+	for i, ip := range used {
+		a.makeAt(t, fmt.Sprint("used-", i), ip)
 	}
-	for _, ip := range used {
-		a.says(t, "s2", corev1.EventTypeWarning, "AddressInUse", "The machine "+hardware(t, a.outside)+" on the network of node ", " has "+ip+",")
+	moves := a.make(t, "local", "Local")
+	var spread [][]string
+	for n := range 6 {
+		spread = append(spread, a.make(t, fmt.Sprint("spread-", n), "Cluster"))
+	}
+	for i, ip := range used {
+		a.says(t, fmt.Sprint("used-", i), corev1.EventTypeWarning, "AddressInUse", "The machine "+hardware(t, a.outside)+" on the network of node ", " has "+ip+",")
 	}
 	a.has(t, used, netlink.AddrDel) // it is tried again some time later; see below
 
 	t.Run("local", func(t *testing.T) { // its endpoints are on one machine, then on the other
 		a.served(t, moves, second)
 		for _, ip := range moves {
-			a.says(t, "s1", corev1.EventTypeNormal, "AddressAnnounced", "Node "+c.node(1)+" announces "+ip+" on its network")
+			a.says(t, "local", corev1.EventTypeNormal, "AddressAnnounced", "Node "+c.node(1)+" announces "+ip+" on its network")
 		}
 		c.web(t, 0)
 		c.kubectl(t, "delete", "pod", "on-"+c.node(1), "--timeout=110s")
@@ -236,9 +266,8 @@ func TestAnnouncement(t *testing.T) {
 	t.Run("each machine has some", func(t *testing.T) {
 		for family := range moves {
 			seen := map[string]string{}
-			for n := 3; n <= 8; n++ {
-				ip := a.addresses(n)[family]
-				seen[a.servedAt(t, ip, first, second)] = ip
+			for _, ips := range spread {
+				seen[a.servedAt(t, ips[family], first, second)] = ips[family]
 			}
 			if len(seen) != 2 {
 				t.Fatalf("all are found at one machine: %v", seen)
@@ -285,7 +314,7 @@ func TestAnnouncement(t *testing.T) {
 		}
 		a.served(t, theirs, first)
 	})
-	c.kubectl(t, "-n", "default", "delete", "service", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "--timeout=110s")
+	c.kubectl(t, "-n", "default", "delete", "service", "-l", "announced=here", "--timeout=110s")
 	for _, ip := range theirs {
 		if mac, err := found(a.outside, ip, true); err != nil {
 			t.Errorf("%s %v", mac, err)
