@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -26,7 +27,19 @@ const (
 	stopTimeout = 10 * time.Second
 	// maxLog is the size at which the daemon's log starts anew, in bytes.
 	maxLog = 16 << 20
+	// execTimeout bounds how long a process may be within execve(2).
+	execTimeout = 10 * time.Second
+	// toldLines and toldBytes bound what a fault repeats of the log's end.
+	toldLines, toldBytes = 3, 4096
 )
+
+// child is a daemon that this process started.
+type child struct {
+	pid   int
+	from  int64         // size of the log before
+	ended chan struct{} // closed when it has ended
+	state *os.ProcessState
+}
 
 // running returns the pid of the bundled daemon of this layout, 0 for none.
 func running(l layout) int {
@@ -53,51 +66,78 @@ func tasks(l layout) bool {
 	return err == nil && len(entries) > 0
 }
 
-// commandLine reads a process's arguments. For a moment within execve(2) the
-// kernel shows none, so an empty answer of a living process is asked again.
+// commandLine reads a process's arguments. Within execve(2) the kernel shows none until it
+// has read the beginning of the program, which takes more than a moment on a slow disk. So an
+// empty answer of a living process is asked again. Threads of the kernel have no program.
 func commandLine(pid int) ([]byte, error) {
-	for range 100 {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || len(args) > 0 || gone(pid) {
+		if err != nil || len(args) > 0 || gone(pid) || time.Since(begun) > execTimeout {
 			return args, err
 		}
-		time.Sleep(time.Millisecond)
+		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil {
+			return nil, nil
+		}
 	}
-	return nil, nil
 }
 
 // start launches the daemon apart from this process, so that it outlives it.
-func start(l layout) error {
+func start(l layout) (*child, error) {
 	if info, err := os.Stat(l.logFile); err == nil && info.Size() > maxLog {
 		if err := os.Rename(l.logFile, l.logFile+".1"); err != nil {
-			return fmt.Errorf("start containerd: rotate log: %w", err)
+			return nil, fmt.Errorf("start containerd: rotate log: %w", err)
 		}
 	}
 	log, err := os.OpenFile(l.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("start containerd: %w", err)
+		return nil, fmt.Errorf("start containerd: %w", err)
 	}
 	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("start containerd: %w", err)
+	}
 	cmd := exec.Command(filepath.Join(l.tools, "containerd"), "--config", l.config)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + l.tools + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start containerd: %w; `make build` puts it there", err)
+		return nil, fmt.Errorf("start containerd: %w; `make build` puts it there", err)
 	}
-	pid := cmd.Process.Pid
-	go func() { _ = cmd.Wait() }() // reaps it; ends with the daemon or this process
-	if err := writeFile(l.pidFile, []byte(strconv.Itoa(pid))); err != nil {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		return fmt.Errorf("start containerd: %w", err)
+	c := &child{pid: cmd.Process.Pid, from: info.Size(), ended: make(chan struct{})}
+	go func() { // reaps it; ends with the daemon or this process
+		defer close(c.ended)
+		_ = cmd.Wait()
+		c.state = cmd.ProcessState
+	}()
+	if err := writeFile(l.pidFile, []byte(strconv.Itoa(c.pid))); err != nil {
+		_ = syscall.Kill(c.pid, syscall.SIGKILL)
+		return nil, fmt.Errorf("start containerd: %w", err)
 	}
-	return nil
+	return c, nil
+}
+
+// fault says how a daemon ended; nil: it runs. c is nil for one that another process started.
+func (c *child) fault(l layout) error {
+	if c == nil {
+		if running(l) != 0 {
+			return nil
+		}
+		return fmt.Errorf("containerd has ended; %s", lastLines(l.logFile, 0))
+	}
+	select {
+	case <-c.ended:
+		return fmt.Errorf("containerd ended at once (%s); %s", c.state, lastLines(l.logFile, c.from))
+	default:
+		return nil
+	}
 }
 
 // await waits until the daemon answers over CRI: it opens its socket before,
-// and first looks at the containers that it had. It returns the version.
-func await(ctx context.Context, l layout) (string, error) {
+// and first looks at the containers that it had. It returns the version. c is nil for a daemon
+// that another process started.
+func await(ctx context.Context, l layout, c *child) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
@@ -106,12 +146,16 @@ func await(ctx context.Context, l layout) (string, error) {
 				return v, err
 			}
 		}
-		if running(l) == 0 {
-			return "", fmt.Errorf("containerd ended at once; its log %s ends with: %s", l.logFile, lastLine(l.logFile))
+		if err := c.fault(l); err != nil {
+			return "", err
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("containerd did not open %s: %w; its log %s ends with: %s", l.socket, ctx.Err(), l.logFile, lastLine(l.logFile))
+			from := int64(0)
+			if c != nil {
+				from = c.from
+			}
+			return "", fmt.Errorf("containerd did not answer at %s: %w; %s", l.socket, ctx.Err(), lastLines(l.logFile, from))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -127,22 +171,28 @@ func dialable(ctx context.Context, socket string) bool {
 	return true
 }
 
-func lastLine(file string) string {
+// lastLines says what a log ends with, of what stands behind the offset.
+func lastLines(file string, from int64) string {
 	f, err := os.Open(file)
 	if err != nil {
-		return "(no log)"
+		return fmt.Sprintf("its log cannot be read: %v", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "(no log)"
+		return fmt.Sprintf("its log cannot be read: %v", err)
 	}
-	tail := make([]byte, min(info.Size(), 4096))
-	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
-		return "(no log)"
+	size := min(max(info.Size()-from, 0), toldBytes)
+	tail := make([]byte, size)
+	if _, err := f.ReadAt(tail, info.Size()-size); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Sprintf("its log cannot be read: %v", err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(tail)), "\n")
-	return lines[len(lines)-1]
+	text := strings.TrimSpace(string(tail))
+	if text == "" {
+		return "it wrote nothing to its log " + file
+	}
+	lines := strings.Split(text, "\n")
+	return fmt.Sprintf("its log %s ends with: %s", file, strings.Join(lines[max(0, len(lines)-toldLines):], " | "))
 }
 
 // terminate ends the daemon, by force when it does not end by itself.

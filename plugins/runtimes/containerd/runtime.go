@@ -72,19 +72,20 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 	if err := r.prepare(pods, o.Pods); err != nil {
 		return runtime.Endpoint{}, err
 	}
-	message, launched := "found the running containerd", false
+	message := "found the running containerd"
+	var launched *child
 	if running(r.layout) == 0 {
-		message, launched = "started the bundled containerd", true
-		if err := start(r.layout); err != nil {
+		message = "started the bundled containerd"
+		if launched, err = start(r.layout); err != nil {
 			return runtime.Endpoint{}, err
 		}
 	}
-	version, err := await(ctx, r.layout)
+	version, err := await(ctx, r.layout, launched)
 	if err == nil {
 		err = importImages(ctx, r.layout, cfg.Images)
 	}
 	if err != nil {
-		if launched {
+		if launched != nil {
 			// Containers that were here before do not need it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
 			defer cancel()
@@ -212,11 +213,12 @@ func (r *Runtime) Status(ctx context.Context) (uint64, error) {
 		return r.generation, nil
 	}
 	if running(r.layout) == 0 {
-		r.log.Warn("containerd has ended and is started again", "last", lastLine(r.layout.logFile))
-		if err := start(r.layout); err != nil {
+		r.log.Warn("containerd has ended and is started again", "last", lastLines(r.layout.logFile, 0))
+		launched, err := start(r.layout)
+		if err != nil {
 			return r.generation, err
 		}
-		if _, err := await(ctx, r.layout); err != nil {
+		if _, err := await(ctx, r.layout, launched); err != nil {
 			return r.generation, err
 		}
 		r.generation++
@@ -232,12 +234,15 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 		return nil
 	}
 	var errs []error
+	var launched *child
 	if running(r.layout) == 0 && tasks(r.layout) {
 		// Only a daemon can end the containers that outlived theirs.
-		errs = append(errs, start(r.layout))
+		var err error
+		launched, err = start(r.layout)
+		errs = append(errs, err)
 	}
 	if running(r.layout) != 0 {
-		_, err := await(ctx, r.layout)
+		_, err := await(ctx, r.layout, launched)
 		if err == nil {
 			err = removeSandboxes(ctx, r.layout.socket)
 		}
