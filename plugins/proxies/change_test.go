@@ -242,7 +242,7 @@ func TestChangeOfIPVS(t *testing.T) {
 			data, err := os.ReadFile(what)
 			return err == nil && strings.Contains(string(data), program)
 		}
-		if device, servers := is("/proc/net/dev", "kube-ipvs0"), is("/proc/net/ip_vs", "0A60000A:0050"); device != (name == "ipvs") || servers != (name == "ipvs") {
+		if device, servers := is("/proc/net/dev", "pintle-ipvs0"), is("/proc/net/ip_vs", "0A60000A:0050"); device != (name == "ipvs") || servers != (name == "ipvs") {
 			t.Errorf("%d, %s: the device of ipvs %t, its virtual server %t", i, name, device, servers)
 		}
 		conns, err := nft.New()

@@ -19,6 +19,14 @@ const (
 	IPv6 Family = unix.AF_INET6
 )
 
+// String is the name of the family, as metrics have it.
+func (f Family) String() string {
+	if f == IPv6 {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
 const (
 	// portion is how many flows are kept to be deleted: some four megabytes.
 	portion = 10_000

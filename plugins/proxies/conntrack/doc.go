@@ -2,8 +2,9 @@
 //
 // # What it owns
 //
-// Which flows of services are stale (Stale), how flows are listed and deleted (Delete), and how often
-// (Pace). How full the table is (Usage), and that this is said (Watch).
+// Which flows of services are stale (Stale), when they are deleted (Forgetter) and how often (Pace),
+// and how flows are listed and deleted (Delete). How full the table is (Usage), and that this is
+// said (Watch).
 //
 // # What it promises
 //

@@ -39,7 +39,7 @@ func flowsWait(t *testing.T) {
 	var forgotten []string
 	passes := 0
 	var fail error
-	p.forget = func(gone *conntrack.Stale) error {
+	p.flows = conntrack.ForgetterBy(func(_ conntrack.Family, gone *conntrack.Stale) error {
 		passes++
 		if !p.mu.TryLock() {
 			t.Error("the state is locked while flows are deleted")
@@ -50,7 +50,7 @@ func flowsWait(t *testing.T) {
 			forgotten = append(forgotten, fmt.Sprintf("%s %d", front, len(gone.Fronts()[front])))
 		}
 		return fail
-	}
+	})
 	if err := p.Start(t.Context(), proxy.Options{NodeName: "n", StateDirectory: t.TempDir(), Config: []byte(`{"healthzBindAddress":""}`), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}

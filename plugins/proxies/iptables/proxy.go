@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
-	"time"
 
 	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
@@ -25,11 +24,10 @@ import (
 type Proxy struct {
 	commands commands
 	proc     string // the kernel's switches
-	forget   func(gone *conntrack.Stale) error
+	flows    *conntrack.Forgetter
 	others   []func(context.Context) error // removes what other proxies left
 
-	flows conntrack.Pace  // deletes flows; mu is not held meanwhile
-	room  conntrack.Watch // says when no flow can be added
+	room conntrack.Watch // says when no flow can be added
 
 	mu       sync.Mutex
 	log      *slog.Logger
@@ -43,7 +41,6 @@ type Proxy struct {
 	ports    map[serviceport.ID]*serviceport.Port
 	rendered map[serviceport.ID]rules
 	serving  map[serviceport.ID]conntrack.Serving // of UDP ports
-	stale    *conntrack.Stale                     // to be forgotten when the rules are there that replace them
 	nat      table                                // what the machine holds of ours; nil: not known
 	filter   table
 	holder   *holder
@@ -58,7 +55,7 @@ var _ proxy.Proxy = (*Proxy)(nil)
 // the machine; they are called when this one serves everything, so that no connection is lost
 // by the change.
 func New(others ...func(context.Context) error) *Proxy {
-	return &Proxy{commands: tools{}, proc: "/proc/sys", forget: forgetFlows, others: others}
+	return &Proxy{commands: tools{}, proc: "/proc/sys", flows: conntrack.NewForgetter(measures.Flows), others: others}
 }
 
 // Remove deletes the rules of an earlier run. Where the tools are missing there are none.
@@ -108,7 +105,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	p.base = base{mark: cfg.mark(), localhost: *cfg.LocalhostNodePorts, randomFully: p.commands.randomFully(ctx), clusterCIDRs: pods}
 	p.state = proxy.State{}
 	p.ports, p.rendered = map[serviceport.ID]*serviceport.Port{}, map[serviceport.ID]rules{}
-	p.serving, p.stale = map[serviceport.ID]conntrack.Serving{}, conntrack.NewStale()
+	p.serving = map[serviceport.ID]conntrack.Serving{}
 	p.nat, p.filter, p.failure, p.alone = nil, nil, nil, false
 	p.holder = newHolder()
 	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
@@ -132,7 +129,7 @@ func ipv4CIDRs(list []string) []string {
 func (p *Proxy) resync(ctx context.Context) {
 	p.room.Look(p.log)
 	if p.loaded(ctx) {
-		p.flows.Run(p.forgetStale)
+		p.flows.Forget(p.log)
 	}
 }
 
@@ -156,34 +153,8 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	p.flows.Run(p.forgetStale)
+	p.flows.Forget(p.log)
 	return nil
-}
-
-// forgetStale deletes the flows that are stale by the rules that are loaded. The kernel lists
-// every connection for this, which may take long: health checks and the status do not wait for
-// it. What fails is tried again, with the next diff or in the next period. One call runs at a time.
-func (p *Proxy) forgetStale() {
-	p.mu.Lock()
-	stale, log := p.stale, p.log
-	p.stale = conntrack.NewStale()
-	p.mu.Unlock()
-	if stale.Empty() {
-		return
-	}
-	if err := p.forget(stale); err != nil {
-		log.Warn("UDP flows may reach an endpoint that is gone; it is tried again", "error", err)
-		p.mu.Lock()
-		p.stale.Merge(stale)
-		p.mu.Unlock()
-	}
-}
-
-func forgetFlows(gone *conntrack.Stale) error {
-	begun := time.Now()
-	deleted, err := conntrack.Delete(conntrack.IPv4, gone.Match)
-	measures.Flows(familyName, time.Since(begun), deleted)
-	return err
 }
 
 // take loads the rules of a diff, and notes the flows that are stale by it.
@@ -199,13 +170,15 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) error {
 			delete(p.rendered, id)
 		}
 	}
+	stale := conntrack.NewStale()
 	for name := range touched {
 		for _, port := range serviceport.Of(&p.state, name, p.node) {
 			p.ports[port.ID] = port
 			p.rendered[port.ID] = p.render.port(port)
-			p.noteFlows(port)
+			p.noteFlows(port, stale)
 		}
 	}
+	p.flows.Note(conntrack.IPv4, stale)
 	for id := range p.serving {
 		if p.ports[id] == nil {
 			delete(p.serving, id)
@@ -221,7 +194,7 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) error {
 }
 
 // noteFlows looks for stale flows of a UDP port whose endpoints changed. The caller holds mu.
-func (p *Proxy) noteFlows(port *serviceport.Port) {
+func (p *Proxy) noteFlows(port *serviceport.Port, stale *conntrack.Stale) {
 	if port.Protocol != "UDP" {
 		return
 	}
@@ -236,7 +209,7 @@ func (p *Proxy) noteFlows(port *serviceport.Port) {
 			addresses = append(addresses, a)
 		}
 	}
-	p.stale.Add(addresses, port.Number, port.NodePort, now)
+	stale.Add(addresses, port.Number, port.NodePort, now)
 }
 
 // familyName is the family that the proxy serves, as metrics name it.

@@ -28,7 +28,7 @@ type Config struct {
 	// ExcludeCIDRs are ranges of addresses whose virtual servers the proxy leaves alone.
 	ExcludeCIDRs []string `json:"excludeCIDRs,omitempty"`
 	// StrictARP keeps the machine from answering on other interfaces for addresses of
-	// kube-ipvs0: it sets arp_ignore to 1 and arp_announce to 2. Defaults to false.
+	// pintle-ipvs0: it sets arp_ignore to 1 and arp_announce to 2. Defaults to false.
 	StrictARP bool `json:"strictARP,omitempty"`
 	// TCPTimeout, TCPFinTimeout and UDPTimeout are how long IPVS keeps idle TCP connections,
 	// those that got a FIN, and UDP flows. 0s, the default, leaves what the system has.

@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"iter"
+	"maps"
 
 	nft "github.com/google/nftables"
 )
@@ -23,7 +24,7 @@ const (
 	refusals                      // front → drop, or the chain that rejects
 	guards                        // front → chain of source ranges
 	hairpins                      // endpoint of this node, twice its address
-	bound                         // addresses on kube-ipvs0
+	bound                         // addresses on pintle-ipvs0
 	healthPorts                   // ports of health checks, which are served at all addresses
 	setCount
 )
@@ -158,6 +159,28 @@ func (c contents) to(want contents) transaction {
 		}
 	}
 	return t
+}
+
+// whileServed adds to what is wanted what of these contents holds the packets of fronts that go: their
+// source ranges, and the rule that nothing else is reached by their addresses.
+func (c contents) whileServed(want contents) contents {
+	next := want
+	for i, value := range c.elements {
+		if _, wanted := want.elements[i]; wanted || i.set() != guards && i.set() != bound {
+			continue
+		}
+		if _, stays := want.elements[newItem(fronts, i.key())]; stays && i.set() == guards {
+			continue // its ranges go, and it is open from now on
+		}
+		if len(next.elements) == len(want.elements) {
+			next = contents{maps.Clone(want.elements), maps.Clone(want.chains)}
+		}
+		next.elements[i] = value
+		if ranges, is := c.chains[value]; is {
+			next.chains[value] = ranges
+		}
+	}
+	return next
 }
 
 // stale names the chains that are not wanted.

@@ -31,7 +31,7 @@ func (v virtual) same(o virtual) bool { return v.scheduler == o.scheduler && v.s
 type desired struct {
 	servers map[server]virtual
 	real    map[server][]netip.AddrPort
-	bound   map[netip.Addr]bool // on kube-ipvs0
+	bound   map[netip.Addr]bool // on pintle-ipvs0
 	tables  contents
 }
 

@@ -11,7 +11,7 @@ import (
 
 // deviceName is the device that has the addresses of services. It is down: addresses of a device
 // are the machine's nevertheless.
-const deviceName = "kube-ipvs0"
+const deviceName = "pintle-ipvs0"
 
 // device is what the proxy needs of the machine's addresses; tests put a model in its place.
 type device interface {

@@ -3,13 +3,13 @@
 //
 // # What it owns
 //
-// Virtual servers of IPVS, the device kube-ipvs0 with the addresses of services, the tables
+// Virtual servers of IPVS, the device pintle-ipvs0 with the addresses of services, the tables
 // `ip pintle-ipvs` and `ip6 pintle-ipvs` of nftables, and switches of package sysctl. As
 // kube-proxy does, it deletes virtual servers of others, but for those in excludeCIDRs.
 //
 // # How a packet passes through
 //
-// An address on kube-ipvs0 is this machine's, so that packets to it come to IPVS, which sends
+// An address on pintle-ipvs0 is this machine's, so that packets to it come to IPVS, which sends
 // them to an endpoint. A node port has a virtual server at each of the machine's addresses. All
 // these are fronts: an address, a protocol and a port. The tables (layout.go) know fronts by sets
 // alone. They refuse what has no endpoint, check source ranges, choose whom to masquerade, and

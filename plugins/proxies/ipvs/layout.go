@@ -9,6 +9,8 @@ import (
 	nft "github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 )
 
 // tableName is the name of the table in each family.
@@ -23,10 +25,10 @@ type tableFamily struct {
 }
 
 var (
-	ipv4 = &family{name: "IPv4", of: 4, bits: 32, tableFamily: tableFamily{
+	ipv4 = &family{name: "IPv4", of: 4, bits: 32, conntrack: conntrack.IPv4, tableFamily: tableFamily{
 		&nft.Table{Name: tableName, Family: nft.TableFamilyIPv4}, nft.TypeIPAddr, 12, 16, 3,
 	}}
-	ipv6 = &family{name: "IPv6", of: 6, bits: 128, tableFamily: tableFamily{
+	ipv6 = &family{name: "IPv6", of: 6, bits: 128, conntrack: conntrack.IPv6, tableFamily: tableFamily{
 		&nft.Table{Name: tableName, Family: nft.TableFamilyIPv6}, nft.TypeIP6Addr, 8, 24, 4,
 	}}
 )

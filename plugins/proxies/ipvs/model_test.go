@@ -32,6 +32,7 @@ type model struct {
 	on      map[netip.Addr]bool
 	others  map[netip.Addr]bool
 	refuse  func(what string) error // nil: takes everything
+	after   func(what string)       // nil: nobody looks between two writes
 	log     []string
 }
 
@@ -57,6 +58,9 @@ func (m *model) note(format string, args ...any) error {
 		}
 	}
 	m.log = append(m.log, text)
+	if m.after != nil {
+		m.after(text)
+	}
 	return nil
 }
 
@@ -222,7 +226,7 @@ func over(t *testing.T, m *model) *Proxy {
 	t.Helper()
 	return &Proxy{
 		host: m.host(), open: func() (balancer, error) { return modelBalancer{m}, nil }, proc: t.TempDir(),
-		forget: func(*family, *conntrack.Stale) error { return nil },
+		flows: conntrack.ForgetterBy(func(conntrack.Family, *conntrack.Stale) error { return nil }),
 	}
 }
 

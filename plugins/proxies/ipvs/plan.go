@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 )
 
@@ -42,7 +43,7 @@ const (
 type claim struct {
 	front
 	rank    rank
-	bind    bool // its address is to be on kube-ipvs0
+	bind    bool // its address is to be on pintle-ipvs0
 	cluster bool // it is a cluster IP
 	// everywhere says that packets from outside may go to any node, so that they get this
 	// node's address and the answer comes back by here.
@@ -62,6 +63,8 @@ type family struct {
 	name string
 	of   serviceport.Family
 	bits int
+	// conntrack is what the table of tracked connections calls it.
+	conntrack conntrack.Family
 	tableFamily
 }
 

@@ -32,10 +32,8 @@ type Proxy struct {
 	host   host
 	open   func() (balancer, error)
 	proc   string // the kernel's switches
-	forget func(f *family, gone *conntrack.Stale) error
+	flows  *conntrack.Forgetter
 	others []func(context.Context) error // removes what other proxies left
-
-	forgetting sync.Mutex // held while flows are deleted; mu is not
 
 	mu         sync.Mutex
 	log        *slog.Logger
@@ -48,8 +46,7 @@ type Proxy struct {
 	sides      []*side
 	on         map[netip.Addr]bool // addresses on the device; nil: not known
 	elsewhere  map[netip.Addr]bool // the machine's others
-	stale      map[*side]*conntrack.Stale
-	generation uint32 // of nftables, when the tables were ours to the last element; 0: not known
+	generation uint32              // of nftables, when the tables were ours to the last element; 0: not known
 	changed    time.Time
 	alone      bool // what other proxies left is gone
 	failure    error
@@ -62,7 +59,7 @@ var _ proxy.Proxy = (*Proxy)(nil)
 // New returns a proxy that is not started. The functions remove what other proxies left on the
 // machine; they are called when this one serves everything.
 func New(others ...func(context.Context) error) *Proxy {
-	return &Proxy{host: host{tables: &kernelTables{}, device: dummy{}}, open: openIPVS, proc: "/proc/sys", forget: forgetFlows, others: others}
+	return &Proxy{host: host{tables: &kernelTables{}, device: dummy{}}, open: openIPVS, proc: "/proc/sys", flows: conntrack.NewForgetter(measures.Flows), others: others}
 }
 
 // Probe implements proxy.Proxy. It makes a virtual server at an address of documentation and
@@ -149,7 +146,8 @@ func (p *Proxy) prepare(o proxy.Options) error {
 			p.nodeIPs = append(p.nodeIPs, a.Unmap())
 		}
 	}
-	p.sides, p.stale = nil, map[*side]*conntrack.Stale{}
+	p.sides = nil
+	p.flows.Start()
 	for _, f := range []*family{ipv4, ipv6} {
 		p.sides = append(p.sides, newSide(f, settings{masquerade: p.cfg.mark, masqueradeAll: p.cfg.MasqueradeAll, pods: f.prefixes(pods)}, p.nodeIPs))
 	}
@@ -175,25 +173,10 @@ func before59(release string) bool {
 	return n == 2 && (major < 5 || major == 5 && minor < 9)
 }
 
-// forgetFlows deletes flows from the kernel's table.
-func forgetFlows(f *family, gone *conntrack.Stale) error {
-	of := conntrack.IPv4
-	if f == ipv6 {
-		of = conntrack.IPv6
-	}
-	begun := time.Now()
-	deleted, err := conntrack.Delete(of, gone.Match)
-	measures.Flows(f.name, time.Since(begun), deleted)
-	if err != nil {
-		return fmt.Errorf("UDP flows of %s: %w", f.name, err)
-	}
-	return nil
-}
-
 // check reads what the kernel has, once a period, and mends it.
 func (p *Proxy) check(ctx context.Context) {
 	if p.mended(ctx) {
-		p.forgetStale()
+		p.flows.Forget(p.log)
 	}
 }
 
@@ -250,34 +233,8 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	p.forgetStale()
+	p.flows.Forget(p.log)
 	return nil
-}
-
-// forgetStale deletes the flows that are stale by what the kernel has now. The kernel lists every
-// connection for this, which may take long: health checks and the status do not wait for it. What
-// fails is tried again, with the next diff or in the next period.
-func (p *Proxy) forgetStale() {
-	p.forgetting.Lock()
-	defer p.forgetting.Unlock()
-	p.mu.Lock()
-	stale, log := p.stale, p.log
-	p.stale = map[*side]*conntrack.Stale{}
-	p.mu.Unlock()
-	for s, flows := range stale {
-		if flows.Empty() {
-			continue
-		}
-		if err := p.forget(s.f, flows); err != nil {
-			log.Warn("UDP flows may reach an endpoint that is gone; it is tried again", "error", err)
-			p.mu.Lock()
-			if p.stale[s] == nil {
-				p.stale[s] = conntrack.NewStale()
-			}
-			p.stale[s].Merge(flows)
-			p.mu.Unlock()
-		}
-	}
 }
 
 // take brings the kernel a diff, and notes the flows that are stale by it.
@@ -287,16 +244,18 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) error {
 	p.health.Queued()
 	measures.Changes(diff)
 	touched := p.state.Apply(diff)
+	stale := map[*side]*conntrack.Stale{}
 	for _, s := range p.sides {
-		if p.stale[s] == nil {
-			p.stale[s] = conntrack.NewStale()
-		}
+		stale[s] = conntrack.NewStale()
 	}
 	// In order, so that after each start the same one of two services has a front that both want.
 	for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
 		for _, s := range p.sides {
-			s.update(&p.state, name, p.node, p.stale[s])
+			s.update(&p.state, name, p.node, stale[s])
 		}
+	}
+	for s, flows := range stale {
+		p.flows.Note(s.f.conntrack, flows)
 	}
 	p.health.Sync(&p.state)
 	return p.sync(ctx)
@@ -435,6 +394,7 @@ func (p *Proxy) Status() proxy.Status {
 func (p *Proxy) Stop(_ context.Context, clean bool) error {
 	p.loop.Stop()
 	p.retiring.Stop()
+	p.flows.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Close()

@@ -445,13 +445,17 @@ func TestProbe(t *testing.T) {
 // TestStaleFlows: those of UDP services whose endpoints changed are forgotten, and tried again
 // where that fails.
 func TestStaleFlows(t *testing.T) {
+	synctest.Test(t, staleFlows) // a deletion takes no time, so that none waits for another
+}
+
+func staleFlows(t *testing.T) {
 	m := newModel()
 	p := started(t, m, quiet)
 	var asked []string
 	fail := true
-	p.forget = func(f *family, gone *conntrack.Stale) error {
+	p.flows = conntrack.ForgetterBy(func(f conntrack.Family, gone *conntrack.Stale) error {
 		for at, serving := range gone.Fronts() {
-			asked = append(asked, f.name+" "+at.String()+" "+strings.Join(func() (out []string) {
+			asked = append(asked, f.String()+" "+at.String()+" "+strings.Join(func() (out []string) {
 				for to := range serving {
 					out = append(out, to.String())
 				}
@@ -464,7 +468,7 @@ func TestStaleFlows(t *testing.T) {
 			return conntrack.ErrMore
 		}
 		return nil
-	}
+	})
 	apply(t, p, service(web, "10.96.0.10", "UDP", nil), endpoints(web, "UDP", "10.244.1.2"))
 	same(t, "at first", asked, []string{"IPv4 10.96.0.10:80 10.244.1.2:8080"})
 	asked = nil
@@ -495,4 +499,66 @@ func TestAddressesOfTheMachine(t *testing.T) {
 	serves("after a period", "192.0.2.10", false)
 	serves("after a period", "10.244.0.1", true)
 	serves("an address of a service", "10.96.0.10", false)
+}
+
+// TestOrderOfWrites: between any two writes, whoever has a virtual server has its source ranges, and
+// an address on the device reaches nothing else of the node. A service that comes or goes passes
+// through no state in which it is more open than it is wanted.
+func TestOrderOfWrites(t *testing.T) {
+	m := newModel()
+	p := started(t, m, quiet)
+	const outside = "203.0.113.8"
+	front := netip.MustParseAddrPort(outside + ":80")
+	guarded := service(web, "10.96.0.10", "TCP", func(s *proxy.Service) {
+		s.Type, s.LoadBalancerIps, s.LoadBalancerSourceRanges = "LoadBalancer", []string{outside}, []string{"192.0.2.0/24"}
+	})
+	looked, ranges := 0, true
+	m.after = func(what string) {
+		looked++
+		has := m.has[ipv4].elements
+		for s := range m.servers[ipv4] {
+			if netip.AddrPortFrom(s.address, s.port) != front {
+				continue
+			}
+			if _, guard := has[newItem(guards, s.front.key())]; !guard && ranges {
+				t.Errorf("after %q %s has a server and no source ranges:\n%s", what, front, strings.Join(m.log, "\n"))
+			}
+		}
+		for a := range m.on {
+			if _, closed := has[newItem(bound, a.AsSlice())]; a.Is4() && !closed {
+				t.Errorf("after %q all ports of the node are reached by %s:\n%s", what, a, strings.Join(m.log, "\n"))
+			}
+		}
+	}
+	apply(t, p, guarded, endpoints(web, "TCP", "10.244.0.5"))
+	apply(t, p, serviceRemove(web)...)
+	if looked < 6 || len(m.servers[ipv4]) > 0 || len(m.on) > 0 || len(m.has[ipv4].elements) > 0 {
+		t.Errorf("%d writes, and left is:\n%s", looked, strings.Join(m.texts(ipv4), "\n"))
+	}
+	// One whose ranges go stays, and is open.
+	apply(t, p, guarded, endpoints(web, "TCP", "10.244.0.5"))
+	ranges = false
+	apply(t, p, service(web, "10.96.0.10", "TCP", func(s *proxy.Service) { s.Type, s.LoadBalancerIps = "LoadBalancer", []string{outside} }))
+	for i := range m.has[ipv4].elements {
+		if i.set() == guards {
+			t.Errorf("a guard is left: %s", ipv4.keyText(i))
+		}
+	}
+	// What could not be deleted keeps its ranges until it is.
+	apply(t, p, guarded)
+	ranges = true
+	m.refuse = func(what string) error {
+		if strings.HasPrefix(what, "remove ") {
+			return errors.New("busy")
+		}
+		return nil
+	}
+	if err := p.Apply(t.Context(), &proxy.Diff{Generation: p.state.Generation + 1, Changes: serviceRemove(web)}); err == nil {
+		t.Error("a server that stays is no error")
+	}
+	m.refuse = nil
+	p.check(t.Context())
+	if len(m.servers[ipv4])+len(m.has[ipv4].elements) > 0 {
+		t.Errorf("left is:\n%s", strings.Join(m.texts(ipv4), "\n"))
+	}
 }

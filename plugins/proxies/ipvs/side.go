@@ -115,7 +115,8 @@ func (s *side) ports() iterPorts {
 func (s *side) idle() bool { return len(s.services) == 0 && !s.made }
 
 // sync brings the kernel what is wanted. First come the tables, so that no address of a service
-// reaches what else this node serves; what goes is deleted last.
+// reaches what else this node serves, and none is served beyond its source ranges. What goes is
+// deleted last: the virtual server, and then what the tables have of it.
 func (s *side) sync(h host, w wishes, on map[netip.Addr]bool, excluded func(netip.Addr) bool) (commits uint32, err error) {
 	if s.idle() {
 		return 0, nil
@@ -124,7 +125,7 @@ func (s *side) sync(h host, w wishes, on map[netip.Addr]bool, excluded func(neti
 	defer func() { sync.End(err == nil) }()
 	want := join(s.ports(), s.marks, w)
 	s.made = true
-	if commits, err = s.write(h.tables, want.tables, !s.known); err != nil {
+	if commits, err = s.write(h.tables, want.tables, !s.known, true); err != nil {
 		s.known = false
 		measures.NFTablesFailed(s.f.name)
 		return commits, err
@@ -145,22 +146,36 @@ func (s *side) sync(h host, w wishes, on map[netip.Addr]bool, excluded func(neti
 			return !excluded(id.address)
 		}))
 	s.listed = err == nil
-	return commits, err
+	if err != nil || len(s.has.elements) == len(want.tables.elements) {
+		return commits, err
+	}
+	more, err := s.write(h.tables, want.tables, false, false)
+	if err != nil {
+		s.known = false
+		measures.NFTablesFailed(s.f.name)
+	}
+	return commits + more, err
 }
 
-// write brings the table what is wanted, all of it anew where that fails.
-func (s *side) write(k tables, want contents, full bool) (commits uint32, err error) {
-	t := s.has.to(want)
+// write brings the table what is wanted, all of it anew where that fails. With serving it leaves what
+// virtual servers that go are held by.
+func (s *side) write(k tables, want contents, full, serving bool) (commits uint32, err error) {
+	var t transaction
 	if full {
 		has, whole, err := k.read(s.f)
 		if err != nil {
 			return 0, err
 		}
-		s.has = has
-		if t = has.to(want); !whole {
-			t = newContents().to(want)
-			t.rebuild = true
-		}
+		s.has, t.rebuild = has, !whole
+	}
+	if serving {
+		want = s.has.whileServed(want)
+	}
+	if t.rebuild {
+		t = newContents().to(want)
+		t.rebuild = true
+	} else {
+		t = s.has.to(want)
 	}
 	if t.empty() {
 		return 0, nil

@@ -198,11 +198,12 @@ func TestFlapping(t *testing.T) {
 	defer flow.Close()
 	n.check(t.Context())
 	var looks atomic.Int32
-	forget := n.forget
-	n.forget = func(f *family, gone *conntrack.Stale) error {
+	n.flows.Stop()
+	n.flows = conntrack.ForgetterBy(func(f conntrack.Family, gone *conntrack.Stale) error {
 		looks.Add(1)
-		return forget(f, gone)
-	}
+		_, err := conntrack.Delete(f, gone.Match)
+		return err
+	})
 	before := n.weight(t)
 	for i := range changes {
 		turn := flapping[i%len(flapping)]

@@ -28,11 +28,10 @@ type Proxy struct {
 	kernel    kernel
 	addresses func() ([]netip.Addr, error) // of this machine
 	proc      string                       // the kernel's switches
-	forget    func(f *family, gone *conntrack.Stale) error
+	flows     *conntrack.Forgetter
 	others    []func(context.Context) error // removes what other proxies left
 
-	flows conntrack.Pace  // deletes flows; mu is not held meanwhile
-	room  conntrack.Watch // says when no flow can be added
+	room conntrack.Watch // says when no flow can be added
 
 	mu         sync.Mutex
 	log        *slog.Logger
@@ -43,11 +42,10 @@ type Proxy struct {
 	health     *healthcheck.Server
 	state      proxy.State
 	sides      []*side
-	stale      map[*side]*conntrack.Stale // to be forgotten when the tables have what replaces them
-	generation uint32                     // the kernel's, when its tables were ours to the last element; 0: not known
-	changed    time.Time                  // when the tables were last written
-	alone      bool                       // what other proxies left is gone
-	localhost  bool                       // 127.0.0.1 is to be opened to node ports when its guard is there
+	generation uint32    // the kernel's, when its tables were ours to the last element; 0: not known
+	changed    time.Time // when the tables were last written
+	alone      bool      // what other proxies left is gone
+	localhost  bool      // 127.0.0.1 is to be opened to node ports when its guard is there
 	failure    error
 	loop       loop.Loop
 }
@@ -58,7 +56,7 @@ var _ proxy.Proxy = (*Proxy)(nil)
 // the machine; they are called when this one serves everything, so that no connection is lost
 // by the change.
 func New(others ...func(context.Context) error) *Proxy {
-	return &Proxy{kernel: &tables{}, addresses: machineAddresses, proc: "/proc/sys", forget: forgetFlows, others: others}
+	return &Proxy{kernel: &tables{}, addresses: machineAddresses, proc: "/proc/sys", flows: conntrack.NewForgetter(measures.Flows), others: others}
 }
 
 // Remove deletes the tables of an earlier run. Where the kernel has no nftables there are none.
@@ -121,7 +119,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 			p.nodeIPs = append(p.nodeIPs, a.Unmap())
 		}
 	}
-	p.sides, p.stale = nil, map[*side]*conntrack.Stale{}
+	p.sides = nil
 	for _, f := range []*family{ipv4, ipv6} {
 		p.sides = append(p.sides, newSide(f, settings{
 			mark: cfg.mark, masqueradeAll: cfg.MasqueradeAll, pods: f.prefixes(pods), services: f.prefixes(o.ServiceCIDRs),
@@ -138,23 +136,12 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	return nil
 }
 
-// forgetFlows deletes flows from the kernel's table.
-func forgetFlows(f *family, gone *conntrack.Stale) error {
-	begun := time.Now()
-	deleted, err := conntrack.Delete(f.conntrack, gone.Match)
-	measures.Flows(f.name, time.Since(begun), deleted)
-	if err != nil {
-		return fmt.Errorf("UDP flows of %s: %w", f.name, err)
-	}
-	return nil
-}
-
 // check mends the tables, once a period, where somebody changed them, and forgets flows that
 // could not be before. It says where the kernel has no room for new flows.
 func (p *Proxy) check(ctx context.Context) {
 	p.room.Look(p.log)
 	if p.mended(ctx) {
-		p.flows.Run(p.forgetStale)
+		p.flows.Forget(p.log)
 	}
 }
 
@@ -205,32 +192,8 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	p.flows.Run(p.forgetStale)
+	p.flows.Forget(p.log)
 	return nil
-}
-
-// forgetStale deletes the flows that are stale by what the tables have. The kernel lists every
-// connection for this, which may take long: health checks and the status do not wait for it.
-// What fails is tried again, with the next diff or in the next period. One call runs at a time.
-func (p *Proxy) forgetStale() {
-	p.mu.Lock()
-	stale, log := p.stale, p.log
-	p.stale = map[*side]*conntrack.Stale{}
-	p.mu.Unlock()
-	for s, flows := range stale {
-		if flows.Empty() {
-			continue
-		}
-		if err := p.forget(s.f, flows); err != nil {
-			log.Warn("UDP flows may reach an endpoint that is gone; it is tried again", "error", err)
-			p.mu.Lock()
-			if p.stale[s] == nil {
-				p.stale[s] = conntrack.NewStale()
-			}
-			p.stale[s].Merge(flows)
-			p.mu.Unlock()
-		}
-	}
 }
 
 // take brings the kernel a diff, and notes the flows that are stale by it.
@@ -241,17 +204,19 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) error {
 	measures.Changes(diff)
 	touched := p.state.Apply(diff)
 	slim(&p.state, touched)
+	stale := map[*side]*conntrack.Stale{}
 	for _, s := range p.sides {
-		if p.stale[s] == nil {
-			p.stale[s] = conntrack.NewStale()
-		}
+		stale[s] = conntrack.NewStale()
 	}
 	// In order, so that after each start the same one of two services has an address that
 	// both want.
 	for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
 		for _, s := range p.sides {
-			s.update(&p.state, name, p.node, p.stale[s])
+			s.update(&p.state, name, p.node, stale[s])
 		}
+	}
+	for s, flows := range stale {
+		p.flows.Note(s.f.conntrack, flows)
 	}
 	p.health.Sync(&p.state)
 	if err := p.sync(ctx); err != nil {

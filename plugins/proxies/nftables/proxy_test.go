@@ -27,7 +27,7 @@ import (
 // started is a proxy over a model, without a server for its health.
 func started(t *testing.T, k kernel, config string) *Proxy {
 	t.Helper()
-	p := &Proxy{kernel: k, proc: t.TempDir(), forget: func(*family, *conntrack.Stale) error { return nil }}
+	p := &Proxy{kernel: k, proc: t.TempDir(), flows: conntrack.ForgetterBy(func(conntrack.Family, *conntrack.Stale) error { return nil })}
 	p.addresses = func() ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("10.244.0.1"), netip.MustParseAddr("fd00::1")}, nil
 	}
@@ -437,17 +437,17 @@ func flowsWait(t *testing.T) {
 	p := started(t, k, "")
 	var forgotten []string
 	var fail error
-	p.forget = func(f *family, gone *conntrack.Stale) error {
+	p.flows = conntrack.ForgetterBy(func(f conntrack.Family, gone *conntrack.Stale) error {
 		if p.mu.TryLock() {
 			p.mu.Unlock()
 		} else {
 			t.Error("the state is locked while flows are deleted")
 		}
 		for front, endpoints := range gone.Fronts() {
-			forgotten = append(forgotten, fmt.Sprintf("%s %s %d", f.name, front, len(endpoints)))
+			forgotten = append(forgotten, fmt.Sprintf("%s %s %d", f, front, len(endpoints)))
 		}
 		return fail
-	}
+	})
 	udp := services(1, func(s *proxy.Service) { s.Ports[0].Protocol = "UDP" })[:1]
 	apply1(t, p, append(udp, endpointsSet(numbered(0), "UDP", podOf(0, 0)))...)
 	same(t, "at first", forgotten, []string{"IPv4 10.96.0.1:80 1"})
