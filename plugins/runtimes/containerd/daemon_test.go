@@ -36,9 +36,9 @@ func daemonOf(t *testing.T, script string) (layout, *child) {
 // TestDaemonEndsAtOnce: the fault says how the daemon ended, and what it wrote in this run.
 func TestDaemonEndsAtOnce(t *testing.T) {
 	for script, want := range map[string]string{
-		"echo one >&2; echo two; exit 3":                           "containerd ended at once (exit status 3); its log LOG ends with: one | two",
-		"kill -9 $$":                                               "containerd ended at once (signal: killed); it wrote nothing to its log LOG",
-		"for i in 1 2 3 4 5; do echo $i; done; exit 1":             "containerd ended at once (exit status 1); its log LOG ends with: 3 | 4 | 5",
+		"echo one >&2; echo two; exit 3":                            "containerd ended at once (exit status 3); its log LOG ends with: one | two",
+		"kill -9 $$":                                                "containerd ended at once (signal: killed); it wrote nothing to its log LOG",
+		"for i in 1 2 3 4 5; do echo $i; done; exit 1":              "containerd ended at once (exit status 1); its log LOG ends with: 3 | 4 | 5",
 		"head -c 9000 /dev/zero | tr '\\0' x; echo; echo y; exit 1": "| y",
 	} {
 		l, c := daemonOf(t, script)
