@@ -188,7 +188,8 @@ func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
 	if l.cfg.Backend == WireGuard {
 		return l.reachSecurely(hops)
 	}
-	if err := l.removeLink(secureName); err != nil { // of an earlier run
+	// Of an earlier run. A key that nothing uses is one that somebody may find.
+	if err := errors.Join(l.removeLink(secureName), removeKey(l.options.state)); err != nil {
 		return nil, err
 	}
 	want := map[netip.Prefix]route{}

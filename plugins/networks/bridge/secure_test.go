@@ -297,6 +297,29 @@ func TestChangeOfBackend(t *testing.T) {
 	a.untouched("a stop")
 }
 
+// TestKeyOfFormerBackend: a start with another backend deletes the private key, and what a broken-off write
+// left of it.
+func TestKeyOfFormerBackend(t *testing.T) {
+	a, b := newHost(t, 0), newHost(t, 1)
+	cable(a.space, "eth0", "192.0.2.10/24", b.space, "eth0", "192.0.2.11/24")
+	a.addresses, b.addresses = []string{"192.0.2.10"}, []string{"192.0.2.11"}
+	if err := os.MkdirAll(a.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ownKey(a.state); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.state, keyFile+unfinished), []byte("part"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.begin(`{"backend": "host-gw"}`, b)
+	a.expect(t, "host-gw", "10.244.1.0/24 via 192.0.2.11 dev eth0 proto 90")
+	if left, err := filepath.Glob(filepath.Join(a.state, keyFile+"*")); err != nil || len(left) > 0 {
+		t.Errorf("of the key is left: %q, %v", left, err)
+	}
+	a.must(a.n.Stop(context.Background(), true))
+}
+
 // TestClosed: ranges of the cluster are closed in each family that the machine has, though this node's pods have no address of it.
 func TestClosed(t *testing.T) {
 	s := &linux{proc: t.TempDir(), options: options{cluster: cluster{own: prefixes("10.244.0.0/24"), all: prefixes("10.244.0.0/16", "10.244.0.0/24", "fd00:244::/56")}}}
