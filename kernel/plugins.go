@@ -42,6 +42,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		Modules:      modulecache.Of(cfg.DataDir, k.log.With("part", "plugins")),
 		RunDirectory: k.dirs.run,
 		CallTimeout:  cfg.Plugins.CallTimeout,
+		StartTimeout: cfg.Plugins.StartTimeout,
 		MemoryLimit:  int64(cfg.Plugins.MemoryLimit),
 		Controllers:  slices.Concat(cfg.Control.Enabled, onDemand(cfg)),
 		Waiting:      slices.DeleteFunc(onDemand(cfg), k.demand.Met),

@@ -146,20 +146,21 @@ type Etcd struct {
 
 // Plugins configures the plugin host.
 type Plugins struct {
-	Directories []string      `mapstructure:"directories" doc:"where bundles are looked for, first match wins; empty: the folder plugins beside the binary"`
-	CallTimeout time.Duration `mapstructure:"callTimeout" range:"1ms,1m" live:"true" doc:"deadline of one call of a predicate or priority"`
-	MemoryLimit Size          `mapstructure:"memoryLimit" range:"1Mi,4Gi" doc:"memory ceiling of a WASM module"`
-	ProcessMem  Size          `mapstructure:"processMemoryLimit" range:"0,1Ti" doc:"memory ceiling of a plugin's process with its children, where the kernel is root; 0: none"`
-	Processes   int           `mapstructure:"processLimit" range:"0,1000000" doc:"how many processes and threads a plugin's process may be, where the kernel is root; 0: no limit"`
-	Calls       int           `mapstructure:"callsPerSecond" range:"0,1000000" doc:"how many requests a second one plugin may make to the API; more are held up, and refused after a second; 0: no limit"`
-	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; a kernel that is root needs one"`
-	RunWithout  []string      `mapstructure:"runWithout" enum:"cgroup,namespaces,ptrace,seccomp" doc:"walls that processes of plugins may run without where this machine cannot put them up: cgroup (limits), namespaces (own files, process ids, network), ptrace (held until their digest is compared), seccomp (filter of system calls); without one that is not named, a process does not start"`
-	WASMWorker  string        `mapstructure:"wasmWorker" enum:"none,installed,all" doc:"which WASM modules run in a process of their own, behind the walls of plugins' processes: none, those of installed bundles, or all; the others run in the kernel's process"`
-	Catalog     string        `mapstructure:"catalog" doc:"folder of the bundles that pintle plugin install takes in; empty: catalog in the data directory"`
-	LockFile    string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock in the data directory"`
-	Signatures  string        `mapstructure:"signatures" enum:"off,warn,require" doc:"what becomes of an installed bundle that no key of plugins.keys signed, at install and at each start"`
-	Keys        []string      `mapstructure:"keys" doc:"files of public keys (PEM, as cosign.pub) by which installed bundles may be signed"`
-	Bundles     []Bundle      `mapstructure:"bundles" live:"true" doc:"the bundles to load"`
+	Directories  []string      `mapstructure:"directories" doc:"where bundles are looked for, first match wins; empty: the folder plugins beside the binary"`
+	CallTimeout  time.Duration `mapstructure:"callTimeout" range:"1ms,1m" live:"true" doc:"deadline of one call of a predicate or priority"`
+	StartTimeout time.Duration `mapstructure:"startTimeout" range:"1s,10m" doc:"how long a plugin's process may take until it says how it is reached, and a module until it is ready"`
+	MemoryLimit  Size          `mapstructure:"memoryLimit" range:"1Mi,4Gi" doc:"memory ceiling of a WASM module"`
+	ProcessMem   Size          `mapstructure:"processMemoryLimit" range:"0,1Ti" doc:"memory ceiling of a plugin's process with its children, where the kernel is root; 0: none"`
+	Processes    int           `mapstructure:"processLimit" range:"0,1000000" doc:"how many processes and threads a plugin's process may be, where the kernel is root; 0: no limit"`
+	Calls        int           `mapstructure:"callsPerSecond" range:"0,1000000" doc:"how many requests a second one plugin may make to the API; more are held up, and refused after a second; 0: no limit"`
+	UIDRange     string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; a kernel that is root needs one"`
+	RunWithout   []string      `mapstructure:"runWithout" enum:"cgroup,namespaces,ptrace,seccomp" doc:"walls that processes of plugins may run without where this machine cannot put them up: cgroup (limits), namespaces (own files, process ids, network), ptrace (held until their digest is compared), seccomp (filter of system calls); without one that is not named, a process does not start"`
+	WASMWorker   string        `mapstructure:"wasmWorker" enum:"none,installed,all" doc:"which WASM modules run in a process of their own, behind the walls of plugins' processes: none, those of installed bundles, or all; the others run in the kernel's process"`
+	Catalog      string        `mapstructure:"catalog" doc:"folder of the bundles that pintle plugin install takes in; empty: catalog in the data directory"`
+	LockFile     string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock in the data directory"`
+	Signatures   string        `mapstructure:"signatures" enum:"off,warn,require" doc:"what becomes of an installed bundle that no key of plugins.keys signed, at install and at each start"`
+	Keys         []string      `mapstructure:"keys" doc:"files of public keys (PEM, as cosign.pub) by which installed bundles may be signed"`
+	Bundles      []Bundle      `mapstructure:"bundles" live:"true" doc:"the bundles to load"`
 }
 
 // Bundle is one plugin bundle to load.

@@ -42,11 +42,12 @@ func Default() *Config {
 			MinFree:          64 << 20,
 		},
 		Plugins: Plugins{
-			CallTimeout: time.Second,
-			MemoryLimit: 256 << 20,
-			ProcessMem:  2 << 30,
-			Processes:   512,
-			Calls:       2000,
+			CallTimeout:  time.Second,
+			StartTimeout: time.Minute, // as go-plugin has it
+			MemoryLimit:  256 << 20,
+			ProcessMem:   2 << 30,
+			Processes:    512,
+			Calls:        2000,
 			// Of the ids that neither distributions nor systemd give out.
 			UIDRange:   "60706-61183",
 			Signatures: "off",
