@@ -12,6 +12,9 @@
 //
 // # What it promises
 //
+// The row heartbeat is Pintle's alone, and runs when it is named: it counts nodes that the
+// control plane takes for lost while they renew their Leases.
+//
 // The outcome is asserted before a figure is printed: so many pods are there, ready on
 // nodes that exist, or gone. Beside each figure stands the processor time that servers,
 // controllers and nodes used, which other work on the machine changes less than times, and

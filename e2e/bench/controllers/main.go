@@ -18,7 +18,7 @@ import (
 )
 
 // rowLimit is how long one side may take for one row, preparation included.
-const rowLimit = 20 * time.Minute
+const rowLimit = 30 * time.Minute
 
 // options are the command line's.
 type options struct {
@@ -31,6 +31,8 @@ type options struct {
 	updated, job, parallelism                int
 	objects, deployments, many, weighedNodes int
 	rest, watched                            time.Duration
+	beating                                  int
+	beats, lease                             time.Duration
 }
 
 func main() {
@@ -45,7 +47,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "build/bench", "folder of the JSON file")
 	flag.StringVar(&o.dir, "dir", "", "folder on the disk that the stores use; empty: the system's for temporary files")
 	flag.StringVar(&o.profile, "profile", "", "folder for profiles of the kernel: processor under load, heap at rest")
-	flag.StringVar(&rows, "rows", "", "rows to measure: "+strings.Join(rowNames(), ",")+"; empty: all")
+	flag.StringVar(&rows, "rows", "", "rows to measure: "+strings.Join(rowNames(), ",")+"; empty: all but heartbeat")
 	flag.IntVar(&o.rounds, "rounds", 1, "how often each row is repeated; medians")
 	flag.BoolVar(&o.alone, "alone", false, "leave upstream out")
 	flag.IntVar(&o.nodes, "nodes", 1000, "hollow nodes of ready, rolling and job")
@@ -59,6 +61,9 @@ func main() {
 	flag.IntVar(&o.many, "many", 10_000, "replicas of weight")
 	flag.DurationVar(&o.rest, "rest", time.Minute, "how long servers are left alone before they are weighed")
 	flag.DurationVar(&o.watched, "watched", time.Minute, "how long idle Deployments are watched")
+	flag.IntVar(&o.beating, "beating", 50_000, "hollow nodes of heartbeat, which runs when -rows names it")
+	flag.DurationVar(&o.beats, "beats", 5*time.Minute, "how long heartbeat watches the nodes after all are Ready")
+	flag.DurationVar(&o.lease, "lease", 40*time.Second, "how long the Lease of a node of heartbeat is valid; it is renewed each quarter of that, and a node is lost after one and a quarter")
 	flag.Parse()
 	if rows != "" {
 		o.rows = strings.Split(rows, ",")
@@ -78,14 +83,15 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("no row %q; there are: %s", name, strings.Join(rowNames(), ", "))
 		}
 	}
-	if min(o.rounds, o.nodes, o.pods, o.restNodes, o.updated, o.job, o.parallelism, o.objects, o.deployments, o.many) < 1 {
-		return errors.New("rounds and sizes must be at least 1")
+	if min(o.rounds, o.nodes, o.pods, o.restNodes, o.updated, o.job, o.parallelism, o.objects, o.deployments, o.many, o.beating) < 1 || min(o.beats, o.lease) < 4*time.Second {
+		return errors.New("rounds and sizes must be at least 1, beats and lease at least 4s")
 	}
 	before := rig.LoadAverage()
 	var figures []rig.Figure
 	var errs []error
 	for _, r := range rows() {
-		if len(o.rows) > 0 && !slices.Contains(o.rows, r.name) || ctx.Err() != nil {
+		named := slices.Contains(o.rows, r.name)
+		if !named && (len(o.rows) > 0 || r.alone) || ctx.Err() != nil {
 			continue
 		}
 		measured, err := o.compare(ctx, r)
@@ -132,7 +138,7 @@ func (o options) compare(ctx context.Context, r row) ([]rig.Figure, error) {
 		name  string
 		start starter
 	}{{"pintle", startPintle}, {"kube-controller-manager", startUpstream}}
-	if o.alone {
+	if o.alone || r.alone {
 		sides = sides[:1]
 	}
 	got := map[string][]*outcome{}
@@ -195,7 +201,7 @@ func (o options) do(ctx context.Context, start starter, r row) (out *outcome, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := start(ctx, dir, !r.unscheduled)
+	s, err := start(ctx, o, dir, r)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,11 @@ import (
 // row is one line of the table, or several that one run measures.
 type row struct {
 	name string
-	// nodes is how many hollow nodes it has; unscheduled: no scheduler runs.
+	// nodes is how many hollow nodes it has; unscheduled: no scheduler runs; alone: it is
+	// Pintle's only, and runs when it is named.
 	nodes       func(options) int
 	unscheduled bool
+	alone       bool
 	figures     []wanted
 	measure     func(ctx context.Context, o options, s *side, out *outcome) error
 }
@@ -53,6 +55,16 @@ const (
 	weightAn  = "controllers with pods, anonymous"
 	weighIdle = "controllers idle, resident"
 	weighIdAn = "controllers idle, anonymous"
+	notReady  = "heartbeat, nodes that were ever not Ready"
+	oldest    = "heartbeat, oldest Lease at the end"
+	renewed   = "heartbeat, Leases renewed"
+	renewal99 = "heartbeat, renewal of a Lease, p99 in the API server"
+	beatCost  = "heartbeat, control plane's processor time"
+	beatNodes = "heartbeat, hollow nodes' processor time"
+	beatRSS   = "heartbeat, control plane, resident"
+	beatCtl   = "heartbeat, controllers of it, resident"
+	hollowRSS = "heartbeat, hollow nodes, resident"
+	allBegan  = "heartbeat, start of the nodes until all are Ready"
 )
 
 func none(options) int      { return 0 }
@@ -72,6 +84,9 @@ func rows() []row {
 		{name: "idle", nodes: none, measure: measureIdle, figures: []wanted{{name: idleTime, unit: "s", goal: 1}, {name: idleAll, unit: "s"}}},
 		{name: "weight", nodes: many, measure: measureWeight, figures: []wanted{
 			{name: weightPod, unit: "MB", goal: 150}, {name: weightAn, unit: "MB"}, {name: weighIdle, unit: "MB", goal: 35}, {name: weighIdAn, unit: "MB"}}},
+		{name: "heartbeat", nodes: none, unscheduled: true, alone: true, measure: measureHeartbeat, figures: []wanted{
+			{name: notReady, unit: "nodes"}, {name: oldest, unit: "s"}, {name: renewed, unit: "/s", rate: true}, {name: renewal99, unit: "ms"},
+			{name: beatCost, unit: "%"}, {name: beatNodes, unit: "%"}, {name: beatRSS, unit: "MB"}, {name: beatCtl, unit: "MB"}, {name: hollowRSS, unit: "MB"}, {name: allBegan, unit: "s"}}},
 	}
 }
 

@@ -47,7 +47,7 @@ type side struct {
 }
 
 // A starter starts a side on an empty folder.
-type starter func(ctx context.Context, dir string, scheduling bool) (*side, error)
+type starter func(ctx context.Context, o options, dir string, r row) (*side, error)
 
 // stop ends the nodes and then the rest.
 func (s *side) stop() error {
@@ -205,7 +205,7 @@ func fixed(pids ...int) func() ([]int, error) { return func() ([]int, error) { r
 
 // pintleConfig is the kernel's configuration: controllers and scheduler of
 // configs/standalone.yaml, without a node of its own.
-func pintleConfig(scheduling bool) (string, error) {
+func pintleConfig(o options, r row) (string, error) {
 	repo, err := cluster.Repository()
 	if err != nil {
 		return "", err
@@ -228,8 +228,13 @@ func pintleConfig(scheduling bool) (string, error) {
 		return !slices.Contains([]string{"modern", "volumebinding", "controllers"}, fmt.Sprint(b["name"]))
 	})
 	scheduler := map[string]any{"enabled": false}
-	if scheduling {
+	if !r.unscheduled {
 		scheduler = config.Scheduler
+	}
+	if r.alone {
+		if err := grace(bundles, o.grace()); err != nil {
+			return "", err
+		}
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "config.pintle.dev/v1alpha1", "kind": "KernelConfiguration", "dataDir": ".data-bench",
@@ -243,8 +248,8 @@ func pintleConfig(scheduling bool) (string, error) {
 	return string(text), err
 }
 
-func startPintle(ctx context.Context, dir string, scheduling bool) (*side, error) {
-	text, err := pintleConfig(scheduling)
+func startPintle(ctx context.Context, o options, dir string, r row) (*side, error) {
+	text, err := pintleConfig(o, r)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +285,7 @@ func startPintle(ctx context.Context, dir string, scheduling bool) (*side, error
 }
 
 // startUpstream starts etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
-func startUpstream(ctx context.Context, dir string, scheduling bool) (_ *side, err error) {
+func startUpstream(ctx context.Context, _ options, dir string, r row) (_ *side, err error) {
 	var running []*rig.Program
 	s := &side{name: "kube-controller-manager", dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	s.end = func() (err error) {
@@ -349,7 +354,7 @@ current-context: bench
 		return nil, err
 	}
 	s.controllers = fixed(running[2].Pid())
-	if scheduling {
+	if !r.unscheduled {
 		config := filepath.Join(dir, "scheduler.yaml")
 		if err := os.WriteFile(config, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
