@@ -35,3 +35,18 @@ func TestOnDemand(t *testing.T) {
 		}
 	}
 }
+
+// An empty value in a list is shown as one, and read back.
+func TestShowEmptyItem(t *testing.T) {
+	var cfg Config
+	cfg.Control.OnDemand = []OnDemand{{Name: "ingress", Objects: []DemandObject{{
+		Version: "v1", Resource: "ingresses", Fields: []DemandField{{Path: "spec.ingressClassName", Values: []string{"", "pintle"}}},
+	}}}}
+	var out strings.Builder
+	if err := Show(&out, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `values: ["", pintle]`) {
+		t.Errorf("it is shown as\n%s", out.String())
+	}
+}

@@ -122,7 +122,11 @@ func showValue(path string, live bool, v reflect.Value, f field) *yaml.Node {
 		item := f
 		item.typ = f.typ.Elem()
 		for i := range v.Len() {
-			n.Content = append(n.Content, showValue(fmt.Sprintf("%s[%d]", path, i), live, v.Index(i), item))
+			value := showValue(fmt.Sprintf("%s[%d]", path, i), live, v.Index(i), item)
+			if value == nil { // an empty item stays one
+				value = scalar("")
+			}
+			n.Content = append(n.Content, value)
 		}
 		if !isGroup(item.typ) {
 			n.Style = yaml.FlowStyle
