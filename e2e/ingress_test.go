@@ -285,6 +285,22 @@ func (e *env) rolls(t *testing.T, c *http.Client, ns string) {
 	}
 }
 
+// backend is a pod, whose image is BOX, and its service at port 80, both of one name.
+func backend(name string) string {
+	return strings.ReplaceAll(`
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, labels: {app: NAME}}
+spec: {containers: [{name: c, image: BOX, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec: {selector: {app: NAME}, ports: [{port: 80, targetPort: 8080}]}
+---
+`, "NAME", name)
+}
+
 // anotherWantsIt: an Ingress of another namespace takes neither the host nor a part of the
 // wildcard, and is said so; what it has of its own is served (hostile).
 func (e *env) anotherWantsIt(t *testing.T, c *http.Client, ns string) {
@@ -293,18 +309,7 @@ func (e *env) anotherWantsIt(t *testing.T, c *http.Client, ns string) {
 	e.kubectl(t, "create", "namespace", other)
 	t.Cleanup(func() { e.try(t, "delete", "namespace", other, "--wait=false") })
 	e.awaitAccount(t, other)
-	e.apply(t, other, strings.ReplaceAll(`
-apiVersion: v1
-kind: Pod
-metadata: {name: evil, labels: {app: evil}}
-spec: {containers: [{name: c, image: BOX, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: evil}
-spec: {selector: {app: evil}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: networking.k8s.io/v1
+	e.apply(t, other, strings.ReplaceAll(backend("evil")+`apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: thief}
 spec:

@@ -9,18 +9,6 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-const behind = `
-apiVersion: v1
-kind: Pod
-metadata: {name: plain, labels: {app: plain}}
-spec: {containers: [{name: c, image: BOX, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: plain}
-spec: {selector: {app: plain}, ports: [{port: 80, targetPort: 8080}]}
-`
-
 // TestIngressOnDemand: the shipped configuration runs no ingress and holds no port until an
 // Ingress asks for it. One of another class does not. A port that another program has is told by
 // an event, and the cluster goes on. Then kubectl create ingress is all that it takes. After
@@ -59,7 +47,7 @@ func TestIngressOnDemand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.apply(t, "default", strings.ReplaceAll(behind, "BOX", box))
+	e.apply(t, "default", strings.ReplaceAll(backend("plain"), "BOX", box))
 
 	e.kubectl(t, "create", "ingress", "others", "--class=nginx", "--rule=others.example.com/*=plain:80")
 	e.kubectl(t, "annotate", "ingress", "others", "seen=yes")

@@ -29,7 +29,7 @@ func wants(cfg *config.Config) []demand.Want {
 		for _, o := range d.Objects {
 			r := demand.Rule{Resource: schema.GroupVersionResource{Group: o.Group, Version: o.Version, Resource: o.Resource}}
 			for _, f := range o.Fields {
-				r.Fields = append(r.Fields, demand.Field{Path: f.Path, Values: f.Values})
+				r.Fields = append(r.Fields, demand.Field{Member: f.Member(), Values: f.Values})
 			}
 			w.Rules = append(w.Rules, r)
 		}

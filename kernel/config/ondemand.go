@@ -4,10 +4,24 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
-// memberForm is the form of paths of members; package demand follows them.
-var memberForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(\.[A-Za-z][A-Za-z0-9]*)*(\['[^']+'\])?$`)
+// memberForm is a path of names with dots between them. The last may be a key in ['…'].
+var memberForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z][A-Za-z0-9]*)*)(?:\['([^']+)'\])?$`)
+
+// Member returns the names on the way to the member; nil: Path has another form.
+func (f DemandField) Member() []string {
+	parts := memberForm.FindStringSubmatch(f.Path)
+	if parts == nil {
+		return nil
+	}
+	names := strings.Split(parts[1], ".")
+	if parts[2] != "" {
+		names = append(names, parts[2])
+	}
+	return names
+}
 
 // resourceForm is the form of resources' names.
 var resourceForm = regexp.MustCompile(`^[a-z][a-z0-9]{0,62}$`)
@@ -34,7 +48,7 @@ func checkOnDemand(cfg *Config, fault func(key, format string, args ...any)) {
 			}
 			for k, f := range o.Fields {
 				at := fmt.Sprintf("%s.fields[%d]", at, k)
-				if !memberForm.MatchString(f.Path) {
+				if f.Member() == nil {
 					fault(at+".path", "%q is no path; want names with dots between them, such as spec.ingressClassName or metadata.annotations['example.com/name']", f.Path)
 				}
 				if len(f.Values) == 0 {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,5 +49,22 @@ func TestShowEmptyItem(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), `values: ["", pintle]`) {
 		t.Errorf("it is shown as\n%s", out.String())
+	}
+}
+
+// Paths of members are names with dots between them, and nothing else is one.
+func TestMembersOfDemand(t *testing.T) {
+	for path, want := range map[string][]string{
+		"spec.class": {"spec", "class"},
+		"metadata.annotations['example.com/class.name']": {"metadata", "annotations", "example.com/class.name"},
+	} {
+		if got := (DemandField{Path: path}).Member(); !slices.Equal(got, want) {
+			t.Errorf("%s leads by %q, want %q", path, got, want)
+		}
+	}
+	for _, path := range []string{"", ".", "a.", ".a", "a..b", "a['']", "a['x']['y']", "a[0]", "a b", "$a", "a['x'].b"} {
+		if (DemandField{Path: path}).Member() != nil {
+			t.Errorf("%q is taken for a path", path)
+		}
 	}
 }

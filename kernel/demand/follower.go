@@ -220,7 +220,7 @@ func (c *Config) defined(ctx context.Context, resource schema.GroupVersionResour
 	}
 }
 
-// look lists and watches a resource. It returns who asks, or nil where the watch ended.
+// look lists and watches a resource. It returns the first object that asks, or nil when the watch ended.
 func (c *Config) look(ctx context.Context, resource schema.GroupVersionResource, wants []Want) (*asked, error) {
 	client := c.Client.Resource(resource)
 	options := metav1.ListOptions{Limit: page}

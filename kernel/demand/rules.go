@@ -2,9 +2,7 @@ package demand
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -21,34 +19,17 @@ type Rule struct {
 	Fields   []Field
 }
 
-// Field is a member of an object, such as spec.ingressClassName or
-// metadata.annotations['example.com/name'].
+// Field is a member of an object.
 type Field struct {
-	Path string
+	Member []string // the names on the way to it, such as spec and ingressClassName
 	// Values has an empty one for a member that is not there.
 	Values []string
-}
-
-// pathForm is a path of names with dots between them. The last may be a key in ['…'].
-var pathForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z][A-Za-z0-9]*)*)(?:\['([^']+)'\])?$`)
-
-// keys are the names on the way to a member; nil: the path has another form.
-func keys(path string) []string {
-	parts := pathForm.FindStringSubmatch(path)
-	if parts == nil {
-		return nil
-	}
-	names := strings.Split(parts[1], ".")
-	if parts[2] != "" {
-		names = append(names, parts[2])
-	}
-	return names
 }
 
 // meets reports whether an object has what the rule says.
 func (r *Rule) meets(object map[string]any) bool {
 	for _, f := range r.Fields {
-		if !slices.Contains(f.Values, valueOf(object, keys(f.Path))) {
+		if !slices.Contains(f.Values, valueOf(object, f.Member)) {
 			return false
 		}
 	}

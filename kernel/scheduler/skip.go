@@ -39,7 +39,7 @@ func (c *class) askSkips(ctx context.Context, s *snapshot) {
 		}
 		now := idler.IdleScore(ctx, i, c.id)
 		if now && !cache.skip.now {
-			// From here on all raw scores are 0, and nobody has to remember them.
+			// From here on all raw scores are 0, so none is kept.
 			cache.raw, cache.have, cache.norm = nil, nil, nil
 			cache.moved, cache.unmeasured, c.totalled = true, true, false
 		}

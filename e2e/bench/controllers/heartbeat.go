@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -221,21 +218,13 @@ func (s *side) oldestLease(ctx context.Context) (age time.Duration, n int, err e
 
 // renewals is the API server's histogram of updates of Leases.
 func (s *side) renewals() (*dto.Histogram, error) {
-	raw, err := fetch(s.cfg, "/metrics")
+	families, err := s.metrics()
 	if err != nil {
 		return nil, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(raw))
-	if err != nil {
-		return nil, fmt.Errorf("metrics of the API server: %w", err)
-	}
 	f := families[requestDuration]
 	for _, m := range f.GetMetric() {
-		labels := map[string]string{}
-		for _, l := range m.Label {
-			labels[l.GetName()] = l.GetValue()
-		}
+		labels := labelsOf(m)
 		if labels["verb"] == "PUT" && labels["resource"] == "leases" && labels["subresource"] == "" && labels["scope"] == "resource" {
 			return m.GetHistogram(), nil
 		}

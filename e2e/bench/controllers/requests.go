@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -19,7 +20,8 @@ const requestsTotal = "apiserver_request_total"
 // the machine does not change what a piece of work needs of them.
 type requests map[string]float64
 
-func (s *side) requested() (requests, error) {
+// metrics are the API server's, by name.
+func (s *side) metrics() (map[string]*dto.MetricFamily, error) {
 	raw, err := fetch(s.cfg, "/metrics")
 	if err != nil {
 		return nil, err
@@ -29,15 +31,29 @@ func (s *side) requested() (requests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the API server: %w", err)
 	}
+	return families, nil
+}
+
+// labelsOf are a metric's labels by name.
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.Label {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+func (s *side) requested() (requests, error) {
+	families, err := s.metrics()
+	if err != nil {
+		return nil, err
+	}
 	if families[requestsTotal] == nil {
 		return nil, fmt.Errorf("the API server has no metric %s", requestsTotal)
 	}
 	out := requests{}
 	for _, m := range families[requestsTotal].Metric {
-		labels := map[string]string{}
-		for _, l := range m.Label {
-			labels[l.GetName()] = l.GetValue()
-		}
+		labels := labelsOf(m)
 		name := labels["verb"] + " " + labels["resource"]
 		if labels["subresource"] != "" {
 			name += "/" + labels["subresource"]

@@ -209,9 +209,9 @@ func (h *Handler) write(ctx context.Context, o *order) (pod *corev1.Pod, err err
 			switch {
 			case err != nil:
 				return nil, errMachinery
-			case ends != last && last:
+			case last && !ends:
 				return nil, errMachinery // the pod changed in between
-			case ends != last:
+			case ends && !last:
 				return nil, errLast
 			}
 			pod = next

@@ -2,8 +2,8 @@
 // pods, nodes, and the kinds of package readable.
 //
 // It is pure: an object goes in, a message comes out, and nothing is kept. Requests are
-// counted as kube-scheduler counts them. Volumes of in-tree plugins are told of as those
-// of the CSI drivers that have taken over.
+// counted as kube-scheduler counts them. Volumes of in-tree plugins become those of
+// the CSI drivers that replaced them.
 //
 // It imports API types, the libraries that translate them, and the contract; nothing of
 // the scheduler.

@@ -230,7 +230,7 @@ func (p *pool) mayHave(of slot, wanted netip.Addr, f *forbidden) error {
 	return api.NewRetryError(fmt.Sprintf("spec.loadBalancerIP %s: %s; ask for another, or for none", wanted, why), again)
 }
 
-// free is the first address of a family that nobody has.
+// free is the first address of a family that no service has.
 func (p *pool) free(family corev1.IPFamily, f *forbidden) (netip.Addr, error) {
 	ranges := p.of(family)
 	if len(ranges) == 0 {

@@ -41,7 +41,7 @@ func everywhere(c *Config, n *Node) []string {
 	return []string{
 		"bind " + n.Address,
 		ClientsDirective + " " + strconv.Itoa(c.MaxConcurrent) + " " + strings.Join(n.Clients, " "),
-		// A quarter is left to what waits for nobody.
+		// The rest is for queries that no other nameserver has to answer.
 		WaitingDirective + " " + strconv.Itoa(max(1, c.MaxConcurrent*3/4)),
 		"shed",
 	}
