@@ -258,7 +258,7 @@ func TestLoadBalancers(t *testing.T) {
 	t.Run("configuration", func(t *testing.T) {
 		e.kubectl(t, "patch", "plugin", "local", "--type=merge", "-p", `{"spec":{"config":{"addresses":["127.0.0.0/8"]}}}`)
 		eventually(t, func(context.Context) error {
-			if out := e.kubectl(t, "get", "plugin", "local", "-o", "wide"); !strings.Contains(out, "spec not in force: ") || !strings.Contains(out, "addresses: 127.0.0.0/8: proxies serve no such address") {
+			if out := e.kubectl(t, "get", "plugin", "local", "-o", "wide"); !strings.Contains(out, "spec not in force: ") || !strings.Contains(out, "addresses: 127.0.0.0/8: proxies serve no address of 127.0.0.0/8") {
 				return errors.New(out)
 			}
 			return nil
