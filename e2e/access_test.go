@@ -17,6 +17,7 @@ import (
 // webhook that cannot be asked and denies then stops neither the nodes nor the
 // scheduler.
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		t.Helper()

@@ -21,6 +21,7 @@ import (
 // TestAdmissionPlugin: the template of an admission plugin refuses pods of a
 // running kernel, as a module and as a process, until it is switched off.
 func TestAdmissionPlugin(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	author(t, dir, "plugin", "init", "admission", "team")
 	author(t, dir, "plugin", "test", "team")

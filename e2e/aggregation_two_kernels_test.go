@@ -99,6 +99,7 @@ func aggregated(t *testing.T, network *cluster.Network, front *dynamiccertificat
 // by both kernels of an etcd, to a server that follows both authorities of their front
 // proxies. It is served while a kernel is away and after it came back, and goes at both.
 func TestAggregationOnTwoKernels(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	data := t.TempDir()
 	first := s.launch(t, "aggregation1", filepath.Join(data, "1"), cluster.NodeIP, 0)

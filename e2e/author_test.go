@@ -23,6 +23,7 @@ import (
 // built), and a kernel that places pods by it. JavaScript is a process over gRPC
 // from the .proto files alone; the others are modules, and Go is both.
 func TestAuthorLanguages(t *testing.T) {
+	t.Parallel()
 	binary(t, "pintle")
 	for _, language := range templates.Languages() {
 		t.Run(language, func(t *testing.T) {
@@ -166,6 +167,7 @@ spec:
 // TestAuthorGreeter: a controller of 30 lines, as a module and as a process,
 // works in a kernel.
 func TestAuthorGreeter(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	author(t, dir, "plugin", "init", "controller", "greeter")
 	author(t, dir, "plugin", "test", "greeter")
@@ -199,6 +201,7 @@ func (e *env) greeted(t *testing.T) {
 // each language that has templates of them and is built as a module only: init,
 // test (cases and suite), and a kernel in which one greets and the other refuses.
 func TestAuthorObjects(t *testing.T) {
+	t.Parallel()
 	binary(t, "pintle")
 	for _, language := range []string{toolchain.C, toolchain.AssemblyScript, toolchain.Rust} {
 		t.Run(language, func(t *testing.T) {
@@ -236,6 +239,7 @@ func TestAuthorObjects(t *testing.T) {
 // TestAuthorTemplates: the tests that every template in Go comes with pass on
 // its source.
 func TestAuthorTemplates(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	repo, err := cluster.Repository()
 	if err != nil {

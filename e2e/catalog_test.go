@@ -214,6 +214,7 @@ func TestCatalog(t *testing.T) {
 // TestInstallToDecision measures how long an installed build takes to its first
 // decision (issue 5: under 1 s as a module, 300 ms as a process).
 func TestInstallToDecision(t *testing.T) {
+	t.Parallel()
 	binary(t, "pintle")
 	for _, transport := range []string{"wasm", "process"} {
 		t.Run(transport, func(t *testing.T) {

@@ -309,6 +309,7 @@ func TestThousandRequests(t *testing.T) {
 // TestCertificateRequestsOfTwoKernels: of the kernels of one cluster, the one that leads
 // signs, and records. What it signed is good at the other, until it is revoked there.
 func TestCertificateRequestsOfTwoKernels(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	dirs := []string{filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")}
 	var kernels []*env

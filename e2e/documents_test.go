@@ -146,6 +146,7 @@ func TestDocumentsLinks(t *testing.T) {
 
 // TestDocumentsTour runs the README's commands, in order, on a cluster.
 func TestDocumentsTour(t *testing.T) {
+	t.Parallel()
 	needContainers(t)
 	if _, err := exec.LookPath("curl"); err != nil {
 		skip(t, "the README's commands need curl")
@@ -170,6 +171,7 @@ func TestDocumentsTour(t *testing.T) {
 // TestDocumentsOperator runs the operator's guide: what needs no cluster where
 // there is none, the rest on one without a node.
 func TestDocumentsOperator(t *testing.T) {
+	t.Parallel()
 	blocks := fences(t, "configs/README.md")
 	binary(t, "pintle")
 	repo, err := cluster.Repository()
@@ -210,6 +212,7 @@ func TestDocumentsOperator(t *testing.T) {
 // store, in a folder of their own beside the data directory of a cluster, and
 // starts a kernel on what they restored.
 func TestDocumentsStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	e := minimal(t, "", filepath.Join(dir, ".data"))
 	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
@@ -227,6 +230,7 @@ func TestDocumentsStore(t *testing.T) {
 // TestDocumentsInstall runs the operator's commands for installing plugins, on
 // packages that an author made, beside a kernel that runs.
 func TestDocumentsInstall(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", dir).Run() })
 	pintle(t, 0, "plugin", "keygen", "--prefix", filepath.Join(dir, "cosign"))
@@ -245,6 +249,7 @@ func TestDocumentsInstall(t *testing.T) {
 // TestDocumentsExplain runs the operator's commands about decisions on a cluster
 // of hollow nodes. The candidate is the bundle in use under another version.
 func TestDocumentsExplain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	bundles := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
 	next := filepath.Join(dir, "next", "classic")
@@ -288,6 +293,7 @@ func TestDocumentsExplain(t *testing.T) {
 // plugins in a running cluster, and sees the predicate refuse a node and the
 // controller greet. Blocks "go made FILE" are compared with what the commands made.
 func TestDocumentsAuthor(t *testing.T) {
+	t.Parallel()
 	blocks := fences(t, "sdk/README.md")
 	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
 	repo, err := cluster.Repository()

@@ -149,6 +149,7 @@ func (p *pods) see(pod *corev1.Pod) {
 // that leads is killed the other takes its work over, and no pod is lost, made
 // twice or bound twice.
 func TestTwoKernelsOneEtcd(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	data := t.TempDir()
 	first := s.launch(t, "ha1", filepath.Join(data, "1"), cluster.NodeIP, 0)
@@ -359,6 +360,7 @@ func TestTwoKernelsOneEtcd(t *testing.T) {
 // same time on one etcd have ranges of pod IPs and addresses apart, and so
 // have their pods.
 func TestHollowNodesOfTwoKernels(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	data := t.TempDir()
 	both := make([]*env, 2)

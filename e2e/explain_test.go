@@ -103,6 +103,7 @@ spec:
 // TestExplainSimulateShadow: why pods are where they are, where they would go by
 // another policy, and what a candidate does beside the version in force.
 func TestExplainSimulateShadow(t *testing.T) {
+	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()
 	pickyBundle(t, dir, "1.0.0", "easy")
 	strict := pickyBundle(t, filepath.Join(dir, "strict"), "2.0.0", "picky")

@@ -85,6 +85,7 @@ var (
 )
 
 func TestTiers(t *testing.T) {
+	t.Parallel()
 `,
 		after: "}\n",
 	},
@@ -111,6 +112,7 @@ func run(context.Context, *rest.Config, string) error { return nil }
 // TestDocumentsFragments compiles what the author's guide shows of Go without a file
 // of its own, in a frame each.
 func TestDocumentsFragments(t *testing.T) {
+	t.Parallel()
 	repo, err := cluster.Repository()
 	if err != nil {
 		t.Fatal(err)

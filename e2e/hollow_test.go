@@ -130,6 +130,7 @@ hollow: {runtime: hollow, nodes: 1}
 // TestHollowProcess: simulated nodes in a process of their own, by the network alone; what
 // that process may not have is refused, and nothing is left of it.
 func TestHollowProcess(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(config, []byte(hollowProcessConfig), 0o600); err != nil {
 		t.Fatal(err)

@@ -268,6 +268,7 @@ func TestHostileAPIServer(t *testing.T) {
 // what a plugin serves. One that does not have the plugin says so, and takes nothing from
 // the others while it does not lead.
 func TestAPIServerPluginOnTwoKernels(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	data, without := t.TempDir(), s.config
 	s.config = withHostileAPI(t, without)

@@ -58,6 +58,7 @@ hollow: {runtime: hollow, nodes: 3}
 // profiles place by their own arguments, its extender has its say, and /configz
 // and /metrics tell of it in kube-scheduler's words.
 func TestImportScheduler(t *testing.T) {
+	t.Parallel()
 	// The cluster has a network of its own, in which the port is free.
 	const address = "127.0.0.1:18899"
 	extender := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

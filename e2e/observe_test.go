@@ -37,6 +37,7 @@ controllers: {enabled: [namespace, serviceaccount]}
 // TestObserve: what plugins log and count appears among the kernel's, under their
 // names: while they run, and of one that was killed.
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(config, []byte(observeConfig), 0o600); err != nil {
 		t.Fatal(err)

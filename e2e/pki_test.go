@@ -69,6 +69,7 @@ func listPKI(t *testing.T, data string) (out listedPKI) {
 // its watch, also after a start. The administrator's own file goes on. Keys of tokens are
 // rotated, and former ones ended.
 func TestPKICommands(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	e := minimal(t, "", data)
 	file := filepath.Join(data, "admin.kubeconfig")
@@ -198,6 +199,7 @@ func TestPKICommands(t *testing.T) {
 // node is open. Revoked, it opens nothing and what it had open ends; the API server has
 // another, and logs and exec go on.
 func TestStolenNodeAccess(t *testing.T) {
+	t.Parallel()
 	needContainers(t)
 	e := private(t, cluster.Options{Name: "stolen", Config: "configs/standalone.yaml"})
 	ns := e.namespace(t)
@@ -256,6 +258,7 @@ spec: {containers: [{name: c, image: `+box+`, args: [wait]}]}
 // Kernels on one etcd: what is revoked beside one is refused by the other within seconds,
 // and a token key that is rotated beside one signs at both.
 func TestPKIOfTwoKernels(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	data := t.TempDir()
 	first := s.launch(t, "pki1", filepath.Join(data, "1"), cluster.NodeIP, 0)

@@ -32,6 +32,7 @@ func greedy(t *testing.T, name, mark, more string) string {
 // bundle to which the configuration grants the kernel's own rights. Neither runs,
 // has a role or takes a place.
 func TestInstallGivesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", dir).Run() })
 	if err := os.Chmod(dir, 0o777); err != nil {

@@ -13,6 +13,7 @@ import (
 // TestBuildLeavesTheSource: a build writes nothing into what an author keeps under
 // version control, and does not seal a manifest that is not true of what was built.
 func TestBuildLeavesTheSource(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	author(t, dir, "plugin", "init", "predicate", "tiers")
 	bundle := filepath.Join(dir, "tiers")

@@ -22,6 +22,7 @@ const zeroDigest = "sha256:00000000000000000000000000000000000000000000000000000
 // and what to do, an exit code, and nothing else: a correct start on the same
 // data directory finds its objects.
 func TestStartupFaults(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	first := minimal(t, "", data)
 	if err := first.keep(bound(t), "before"); err != nil {
@@ -233,6 +234,7 @@ func TestStartupFaults(t *testing.T) {
 
 // TestSecondKernel: one kernel a data directory; the first does not notice.
 func TestSecondKernel(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	e := minimal(t, "", data)
 	contains(t, fault(t, faulty{data: data}, 1),
@@ -247,6 +249,7 @@ func TestSecondKernel(t *testing.T) {
 // TestSignalsDuringStart: SIGTERM stops in order at any point of the start, and
 // nothing is lost by it.
 func TestSignalsDuringStart(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	for _, at := range []string{"pintle: data in", "  store ", "  api ", "  plugins ", "ready in"} {
 		t.Run(strings.TrimSpace(at), func(t *testing.T) {
@@ -274,6 +277,7 @@ func TestSignalsDuringStart(t *testing.T) {
 // TestSecondInterrupt: a second Ctrl-C ends the kernel at once, whatever it
 // waits for; what was acknowledged is there at the next start.
 func TestSecondInterrupt(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	e := minimal(t, "", data)
 	if err := e.keep(bound(t), "acknowledged"); err != nil {

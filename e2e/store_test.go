@@ -143,6 +143,7 @@ func busy(t *testing.T, client kubernetes.Interface) (stop func()) {
 // it elsewhere; the restored cluster serves the same objects, watches resume on it, and each command says what is wrong
 // where something is.
 func TestStoreCommands(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "pts") // short: sockets lie below
 	if err != nil {
 		t.Fatal(err)

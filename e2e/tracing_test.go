@@ -84,6 +84,7 @@ func (c *collector) find(name string) (found []*tracev1.Span) {
 // TestTracing: a collector gets spans of requests, of decisions, and below those
 // of the plugins that were asked, named after them.
 func TestTracing(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ func scaler(name string) *autoscalingv2.HorizontalPodAutoscaler {
 // What only the newer serves is had by way of the older while both are up, refused
 // clearly while the newer is away, and not lost; workloads go on under either.
 func TestVersionsOnOneEtcd(t *testing.T) {
+	t.Parallel()
 	s := newSeveral(t)
 	data, now := t.TempDir(), s.config
 	text, err := os.ReadFile(now)
