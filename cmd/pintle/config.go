@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 )
@@ -17,7 +18,7 @@ func newConfigCommand() *cobra.Command {
 }
 
 func newConfigCheckCommand() *cobra.Command {
-	var src sourceFlags
+	var src cli.SourceFlags
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration; every fault is one line with file, line, key and what would be right",
@@ -27,33 +28,33 @@ func newConfigCheckCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				src.file = args[0]
+				src.File = args[0]
 			}
-			cfg, err := src.load()
+			cfg, err := src.Load()
 			if err != nil {
 				return err
 			}
-			exe, err := binary()
+			exe, err := cli.Binary()
 			if err != nil {
 				return err
 			}
 			warnings, err := kernel.Check(cfg, exe)
 			if err != nil {
-				return usageError{err}
+				return cli.UsageFault(err)
 			}
 			for _, w := range warnings {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", w)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(src.file, "the defaults (no file is named)"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(src.File, "the defaults (no file is named)"))
 			return err
 		},
 	}
-	src.register(cmd)
+	src.Register(cmd)
 	return cmd
 }
 
 func newConfigShowCommand() *cobra.Command {
-	var src sourceFlags
+	var src cli.SourceFlags
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print the whole configuration in force: defaults, file, environment and --set together",
@@ -63,15 +64,15 @@ func newConfigShowCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				src.file = args[0]
+				src.File = args[0]
 			}
-			cfg, err := config.Load(src.source())
+			cfg, err := config.Load(src.Source())
 			if err != nil {
-				return usageError{err}
+				return cli.UsageFault(err)
 			}
 			return config.Show(cmd.OutOrStdout(), cfg)
 		},
 	}
-	src.register(cmd)
+	src.Register(cmd)
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
+	"pintle.dev/pintle/cmd/pintle/internal/plugincmd"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/config/kubescheduler"
 )
@@ -36,7 +38,7 @@ func newConfigImportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			installed, err := installedPlugins(into, dataDir)
+			installed, err := plugincmd.InstalledPlugins(into, dataDir)
 			if err != nil {
 				return err
 			}
@@ -99,7 +101,7 @@ func tellTranslation(w io.Writer, notes config.Faults, err error, partial bool) 
 			fmt.Fprintf(w, "left out: %v\n", fault)
 		}
 	} else if err != nil {
-		return usageError{err}
+		return cli.UsageFault(err)
 	}
 	return nil
 }
@@ -123,7 +125,7 @@ func writeTranslation(w io.Writer, t translation, into, output string) error {
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.UsageFault(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, config.MaxFileSize+1))

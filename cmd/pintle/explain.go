@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/scheduler"
 )
@@ -28,7 +29,7 @@ would have to change is counted.
 It takes an administrator: cluster-admin, or a ClusterRole with the verb get on
 nonResourceURLs ` + inspect.Path + `explain/*.
 
-` + connectHelp + `
+` + cli.ConnectHelp + `
 
 Exit status: 0 done; 1 it failed; 2 wrong flags or arguments; 4 there is no such pod.`
 
@@ -49,14 +50,14 @@ func (f *nodesFlags) limit() (int, error) {
 		return 0, nil
 	}
 	if f.nodes < 1 {
-		return 0, usageError{errors.New("--nodes must be at least 1; --all tells of every node")}
+		return 0, cli.UsageFault(errors.New("--nodes must be at least 1; --all tells of every node"))
 	}
 	return f.nodes, nil
 }
 
 func newExplainCommand() *cobra.Command {
-	var connect connectFlags
-	var output outputFlag
+	var connect cli.ConnectFlags
+	var output cli.OutputFlag
 	var nodes nodesFlags
 	var namespace string
 	var now bool
@@ -74,19 +75,19 @@ func newExplainCommand() *cobra.Command {
 				}
 			}
 			if len(args) != 2 || args[0] != "pod" && args[0] != "pods" && args[0] != "po" {
-				return usageError{fmt.Errorf("%s: want pod NAME; see %s --help", cmd.CommandPath(), cmd.CommandPath())}
+				return cli.UsageFault(fmt.Errorf("%s: want pod NAME; see %s --help", cmd.CommandPath(), cmd.CommandPath()))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.check(); err != nil {
+			if err := output.Check(); err != nil {
 				return err
 			}
 			limit, err := nodes.limit()
 			if err != nil {
 				return err
 			}
-			cfg, err := connect.config()
+			cfg, err := connect.Config()
 			if err != nil {
 				return err
 			}
@@ -99,25 +100,25 @@ func newExplainCommand() *cobra.Command {
 			name := strings.TrimPrefix(args[len(args)-1], "pod/")
 			if err := c.Get(cmd.Context(), query, &x, "explain", "namespaces", namespace, "pods", name); err != nil {
 				if apierrors.IsNotFound(err) {
-					return exitError{fmt.Errorf("explain: %w", err), exitGone}
+					return cli.ExitWith(fmt.Errorf("explain: %w", err), cli.ExitGone)
 				}
 				return fmt.Errorf("explain: %w", err)
 			}
-			return output.print(cmd.OutOrStdout(), &x, func(w io.Writer) { explanationText(w, &x) })
+			return output.Print(cmd.OutOrStdout(), &x, func(w io.Writer) { explanationText(w, &x) })
 		},
 	}
-	connect.register(cmd)
-	output.register(cmd, "table")
+	connect.Register(cmd)
+	output.Register(cmd, "table")
 	nodes.register(cmd)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return []string{"pod"}, cobra.ShellCompDirectiveNoFileComp
 		}
-		return connect.objects(cmd, len(args) == 1, "pods", namespace), cobra.ShellCompDirectiveNoFileComp
+		return connect.Objects(cmd, len(args) == 1, "pods", namespace), cobra.ShellCompDirectiveNoFileComp
 	}
-	completeFlag(cmd, "namespace", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return connect.objects(cmd, true, "namespaces", ""), cobra.ShellCompDirectiveNoFileComp
+	cli.CompleteFlag(cmd, "namespace", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return connect.Objects(cmd, true, "namespaces", ""), cobra.ShellCompDirectiveNoFileComp
 	})
 	cmd.Flags().BoolVar(&now, "now", false, "ask every plugin again, also where the decision is kept")
 	return cmd
@@ -129,25 +130,25 @@ func explanationText(w io.Writer, x *scheduler.Explanation) {
 	if x.Node != "" {
 		placed = "on " + x.Node
 	}
-	row(w, "POD", x.Namespace+"/"+x.Pod, x.State+", "+placed)
-	row(w, "PROFILE", x.Profile)
+	cli.Row(w, "POD", x.Namespace+"/"+x.Pod, x.State+", "+placed)
+	cli.Row(w, "PROFILE", x.Profile)
 	made := "decided"
 	if x.Source == scheduler.SourceEvaluation {
 		made = "asked"
 	}
-	at := made + " " + when(x.Time)
+	at := made + " " + cli.When(x.Time)
 	if x.Attempt > 0 {
 		at += fmt.Sprintf(", attempt %d", x.Attempt)
 	}
-	row(w, "BASIS", x.Source, at)
-	row(w, "NODES", x.Nodes, fmt.Sprintf("%d fit", x.Feasible))
+	cli.Row(w, "BASIS", x.Source, at)
+	cli.Row(w, "NODES", x.Nodes, fmt.Sprintf("%d fit", x.Feasible))
 	for _, line := range []struct{ name, text string }{{"WHY", x.Why}, {"MESSAGE", x.Message}, {"NOTE", x.Note}} {
 		if line.text != "" {
-			row(w, line.name, line.text)
+			cli.Row(w, line.name, line.text)
 		}
 	}
 	for _, o := range x.Outcomes {
-		row(w, "POINT", o.Point, strings.TrimSpace(o.Plugin+": "+o.Code+" "+strings.Join(o.Reasons, ", ")))
+		cli.Row(w, "POINT", o.Point, strings.TrimSpace(o.Plugin+": "+o.Code+" "+strings.Join(o.Reasons, ", ")))
 	}
 	if x.Change != nil {
 		changeText(w, x.Change)
@@ -156,8 +157,8 @@ func explanationText(w io.Writer, x *scheduler.Explanation) {
 		detailsText(w, x)
 	}
 	if len(x.Plugins) > 0 {
-		row(w)
-		row(w, "PLUGIN", "KIND", "WEIGHT", "REFUSED", "BUNDLE", "VERSION", "TRANSPORT")
+		cli.Row(w)
+		cli.Row(w, "PLUGIN", "KIND", "WEIGHT", "REFUSED", "BUNDLE", "VERSION", "TRANSPORT")
 		for _, p := range x.Plugins {
 			weight, refused := "-", "-"
 			if p.Kind == "priority" {
@@ -165,14 +166,14 @@ func explanationText(w io.Writer, x *scheduler.Explanation) {
 			} else {
 				refused = strconv.Itoa(p.Refused)
 			}
-			row(w, p.Name, p.Kind, weight, refused, p.Bundle, p.Version, p.Transport)
+			cli.Row(w, p.Name, p.Kind, weight, refused, p.Bundle, p.Version, p.Transport)
 		}
 	}
 }
 
 func changeText(w io.Writer, c *scheduler.Change) {
-	row(w)
-	row(w, "WHAT WOULD HAVE TO CHANGE")
+	cli.Row(w)
+	cli.Row(w, "WHAT WOULD HAVE TO CHANGE")
 	if n := c.Nearest; n != nil {
 		var refusals []string
 		for _, v := range n.Verdicts {
@@ -180,24 +181,24 @@ func changeText(w io.Writer, c *scheduler.Change) {
 				refusals = append(refusals, v.Predicate+": "+reasonsText(v))
 			}
 		}
-		row(w, "nearest node", n.Node, strings.Join(refusals, "; "))
+		cli.Row(w, "nearest node", n.Node, strings.Join(refusals, "; "))
 	}
 	alone := 0
 	for _, o := range c.Predicates {
 		alone = max(alone, o.Alone)
 	}
 	if alone == 0 {
-		row(w, "no single change", "is enough", "the nearest node lacks all that it says")
+		cli.Row(w, "no single change", "is enough", "the nearest node lacks all that it says")
 	}
 	for _, o := range c.Predicates {
-		row(w, "without "+o.Predicate, nodesText(o.Alone)+" would fit", fmt.Sprintf("it refuses %d", o.Refused))
+		cli.Row(w, "without "+o.Predicate, nodesText(o.Alone)+" would fit", fmt.Sprintf("it refuses %d", o.Refused))
 	}
 	for _, o := range c.Reasons {
 		least := ""
 		if o.Least != nil {
 			least = fmt.Sprintf("least lacking: %s %s on %s (%s)", o.Least.Missing(), o.Least.Resource, o.Least.Node, o.Least.Text)
 		}
-		row(w, fmt.Sprintf("without %q", o.Reason), nodesText(o.Alone)+" would fit", fmt.Sprintf("said of %d", o.Refused), least)
+		cli.Row(w, fmt.Sprintf("without %q", o.Reason), nodesText(o.Alone)+" would fit", fmt.Sprintf("said of %d", o.Refused), least)
 	}
 }
 
@@ -228,12 +229,12 @@ func detailsText(w io.Writer, x *scheduler.Explanation) {
 			priorities = append(priorities, p.Name)
 		}
 	}
-	row(w)
+	cli.Row(w)
 	header := []any{"NODE", "TOTAL"}
 	for _, p := range priorities {
 		header = append(header, p)
 	}
-	row(w, append(header, "REFUSED BY")...)
+	cli.Row(w, append(header, "REFUSED BY")...)
 	for i := range x.Details {
 		n := &x.Details[i]
 		name := n.Node
@@ -272,9 +273,9 @@ func detailsText(w io.Writer, x *scheduler.Explanation) {
 		case !asked:
 			text += " (later ones were not asked)"
 		}
-		row(w, append(cells, text)...)
+		cli.Row(w, append(cells, text)...)
 	}
 	if x.Omitted > 0 {
-		row(w, fmt.Sprintf("and %s more: --nodes N or --all", nodesText(x.Omitted)))
+		cli.Row(w, fmt.Sprintf("and %s more: --nodes N or --all", nodesText(x.Omitted)))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/lastwords"
@@ -45,7 +46,7 @@ func tellFault(w io.Writer, file string) int {
 	trace, err := lastwords.Read()
 	if err != nil {
 		fmt.Fprintf(w, "the kernel stopped by a fault: %v\n", err)
-		return exitFault
+		return cli.ExitFault
 	}
 	if lastwords.Asked(trace) {
 		_, _ = io.WriteString(w, trace)
@@ -56,7 +57,7 @@ func tellFault(w io.Writer, file string) int {
 		where = "the trace is lost: " + err.Error()
 	}
 	fmt.Fprintf(w, "the kernel stopped by a fault: %v (%s)\n", store.Fault(filepath.Dir(file), trace), where)
-	return exitFault
+	return cli.ExitFault
 }
 
 // exitQuit is the Go runtime's exit code after SIGQUIT.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/node/hollow/process"
 	"pintle.dev/pintle/sdk/schedpolicy"
 )
@@ -77,7 +78,7 @@ func newHollowCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.Burst, "kube-api-burst", 20, "requests of each node at once, with --kube-api-qps")
 	cmd.Flags().StringVar(&o.ContentType, "kube-api-content-type", runtime.ContentTypeProtobuf, "content type of requests")
 	cmd.Flags().StringArrayVar(&f.plugins, "plugins", nil, "folder with the bundle hollow; may be repeated (default: plugins beside this program)")
-	completeFlag(cmd, "plugins", folders)
+	cli.CompleteFlag(cmd, "plugins", cli.Folders)
 	return cmd
 }
 
@@ -87,21 +88,21 @@ func (f *hollowFlags) complete() (err error) {
 		f.kubeconfig = os.Getenv("KUBECONFIG")
 	}
 	if f.kubeconfig == "" {
-		return usageError{errors.New("hollow: --kubeconfig names the cluster; a kernel's is admin.kubeconfig in its data directory")}
+		return cli.UsageFault(errors.New("hollow: --kubeconfig names the cluster; a kernel's is admin.kubeconfig in its data directory"))
 	}
 	o := &f.options
-	if o.Cluster, err = kubeconfigOf(f.kubeconfig, "pintle-hollow"); err != nil {
+	if o.Cluster, err = cli.KubeconfigOf(f.kubeconfig, "pintle-hollow"); err != nil {
 		return err
 	}
 	if o.Taints, err = process.ParseTaints(f.taints); err != nil {
-		return usageError{err}
+		return cli.UsageFault(err)
 	}
 	if o.Capacity, err = process.Capacity(f.maxPods, f.capacity, f.extended); err != nil {
-		return usageError{err}
+		return cli.UsageFault(err)
 	}
 	o.Labels, o.Runtime, o.PluginDirectories = f.labels, "hollow", f.plugins
 	if len(f.plugins) == 0 {
-		exe, err := binary()
+		exe, err := cli.Binary()
 		if err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func (f *hollowFlags) run(ctx context.Context, stop func(), screen *screen) erro
 	err := process.Run(ctx, f.options)
 	release()
 	if errors.Is(err, process.ErrOptions) {
-		return usageError{err}
+		return cli.UsageFault(err)
 	}
 	if err == nil {
 		screen.line("stopped")

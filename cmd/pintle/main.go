@@ -6,18 +6,12 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
+	"pintle.dev/pintle/cmd/pintle/internal/pkicmd"
+	"pintle.dev/pintle/cmd/pintle/internal/plugincmd"
+	"pintle.dev/pintle/cmd/pintle/internal/storecmd"
 )
-
-// Exit codes.
-const (
-	exitFault = 1 // something failed while running
-	exitUsage = 2 // wrong flags, arguments or configuration
-)
-
-// usageError marks faults of what the user wrote, which end with exitUsage.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "kubectl" {
@@ -33,15 +27,15 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		var code exitError
+		var code cli.ExitError
 		if errors.As(err, &code) {
-			os.Exit(code.code)
+			os.Exit(code.Code)
 		}
-		var usage usageError
+		var usage cli.UsageError
 		if errors.As(err, &usage) {
-			os.Exit(exitUsage)
+			os.Exit(cli.ExitUsage)
 		}
-		os.Exit(exitFault)
+		os.Exit(cli.ExitFault)
 	}
 }
 
@@ -53,9 +47,9 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
+		return cli.UsageFault(fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath()))
 	})
-	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(), newPKICommand(),
+	root.AddCommand(newServeCommand(), newConfigCommand(), plugincmd.New(), storecmd.New(), pkicmd.New(),
 		newExplainCommand(), newSimulateCommand(), newNodeCommand(), newTokenCommand(), newHollowCommand(), newKubectlCommand(), newVersionCommand())
 	sayUsage(root)
 	return root

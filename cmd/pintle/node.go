@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	certutil "k8s.io/client-go/util/cert"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/join"
@@ -47,7 +48,7 @@ To leave for good: stop it, pintle kubectl delete node NAME, and remove the data
 Exit status: 0 stopped by a signal; 1 it failed; 2 wrong flags or configuration.`
 
 type nodeFlags struct {
-	src                        sourceFlags
+	src                        cli.SourceFlags
 	join, joinFile, kubeconfig string
 	clientCA                   string
 	timeout                    time.Duration
@@ -63,13 +64,13 @@ func newNodeCommand() *cobra.Command {
   pintle node --config configs/node.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.src.file == "" {
-				return usageError{errors.New("node: --config is missing; configs/node.yaml is a node")}
+			if f.src.File == "" {
+				return cli.UsageFault(errors.New("node: --config is missing; configs/node.yaml is a node"))
 			}
 			if cmd.Flags().Changed("join-file") { // here, where Ctrl-C ends a read from a terminal
 				var err error
 				if f.join, err = readJoin(f.joinFile, cmd.InOrStdin()); err != nil {
-					return usageError{fmt.Errorf("node: %w", err)}
+					return cli.UsageFault(fmt.Errorf("node: %w", err))
 				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -77,7 +78,7 @@ func newNodeCommand() *cobra.Command {
 			return f.run(ctx, stop, &screen{out: cmd.OutOrStdout()})
 		},
 	}
-	f.src.register(cmd)
+	f.src.Register(cmd)
 	cmd.Flags().StringVar(&f.join, "join", "", "cluster to join, which other users of the machine see (ps): "+join.Form)
 	cmd.Flags().StringVar(&f.joinFile, "join-file", "", "file with what --join takes; - is standard input")
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig whose user is the node, in place of joining")
@@ -119,26 +120,26 @@ func readJoin(file string, stdin io.Reader) (string, error) {
 func (f *nodeFlags) options() (o kernel.MachineOptions, err error) {
 	o.JoinTimeout = f.timeout
 	if f.timeout <= 0 {
-		return o, usageError{fmt.Errorf("node: --join-timeout %s: want more than 0", f.timeout)}
+		return o, cli.UsageFault(fmt.Errorf("node: --join-timeout %s: want more than 0", f.timeout))
 	}
 	if f.join != "" {
 		a, err := join.ParseArgument(f.join)
 		if err != nil {
-			return o, usageError{fmt.Errorf("node: %w", err)}
+			return o, cli.UsageFault(fmt.Errorf("node: %w", err))
 		}
 		o.Join = &a
 	}
 	if f.kubeconfig != "" {
-		if o.Kubeconfig, err = kubeconfigOf(f.kubeconfig, "pintle-node"); err != nil {
+		if o.Kubeconfig, err = cli.KubeconfigOf(f.kubeconfig, "pintle-node"); err != nil {
 			return o, err
 		}
 	}
 	if f.clientCA != "" {
 		if f.kubeconfig == "" {
-			return o, usageError{errors.New("node: --client-ca-file is for --kubeconfig; a machine that joins has the cluster's authority")}
+			return o, cli.UsageFault(errors.New("node: --client-ca-file is for --kubeconfig; a machine that joins has the cluster's authority"))
 		}
 		if o.ClientCA, err = authoritiesOf(f.clientCA); err != nil {
-			return o, usageError{fmt.Errorf("node: --client-ca-file: %w", err)}
+			return o, cli.UsageFault(fmt.Errorf("node: --client-ca-file: %w", err))
 		}
 	}
 	return o, nil
@@ -169,7 +170,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func(), screen *screen) error 
 	if err != nil {
 		return err
 	}
-	cfg, err := f.src.load()
+	cfg, err := f.src.Load()
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func(), screen *screen) error 
 	if err := schedpolicy.Batch(); err != nil {
 		o.Logger.Warn("the node is scheduled as any program", "error", err)
 	}
-	if o.Executable, err = binary(); err != nil {
+	if o.Executable, err = cli.Binary(); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	screen.line("pintle: data in %s", cfg.DataDir)
@@ -190,12 +191,12 @@ func (f *nodeFlags) run(ctx context.Context, stop func(), screen *screen) error 
 	o.Progress = screen.step
 	m, err := kernel.NewMachine(cfg, o)
 	if errors.As(err, new(config.Faults)) {
-		return usageError{err}
+		return cli.UsageFault(err)
 	}
 	if err != nil {
 		return err
 	}
-	return runDaemon(ctx, stop, m, f.src.source(), cfg, o.Logger, screen, func() {
+	return runDaemon(ctx, stop, m, f.src.Source(), cfg, o.Logger, screen, func() {
 		screen.line("ready in %d ms", time.Since(begin).Milliseconds())
 	})
 }

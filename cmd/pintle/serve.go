@@ -16,32 +16,33 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/sdk/schedpolicy"
 )
 
 func newServeCommand() *cobra.Command {
-	var src sourceFlags
+	var src cli.SourceFlags
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE",
 		Short: "Run a kernel in the foreground; Ctrl-C stops it in order",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if src.file == "" {
-				return usageError{errors.New("serve: --config is missing; configs/standalone.yaml is a whole cluster on this machine")}
+			if src.File == "" {
+				return cli.UsageFault(errors.New("serve: --config is missing; configs/standalone.yaml is a whole cluster on this machine"))
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return serve(ctx, stop, &src, cmd.OutOrStdout())
 		},
 	}
-	src.register(cmd)
+	src.Register(cmd)
 	return cmd
 }
 
-func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) error {
-	cfg, err := src.load()
+func serve(ctx context.Context, stop func(), src *cli.SourceFlags, out io.Writer) error {
+	cfg, err := src.Load()
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	if err := schedpolicy.Batch(); err != nil {
 		log.Warn("the kernel is scheduled as any program", "error", err)
 	}
-	exe, err := binary()
+	exe, err := cli.Binary()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -63,13 +64,13 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	begin := time.Now()
 	k, err := kernel.New(cfg, kernel.Options{Logger: log, Level: level, Progress: screen.step, Stopping: stopping, Executable: exe})
 	if errors.As(err, new(config.Faults)) {
-		return usageError{err}
+		return cli.UsageFault(err)
 	}
 	if err != nil {
 		return err
 	}
-	return runDaemon(ctx, stop, k, src.source(), cfg, log, screen, func() {
-		screen.ready(k, src.file, cfg.Node.Enabled, time.Since(begin))
+	return runDaemon(ctx, stop, k, src.Source(), cfg, log, screen, func() {
+		screen.ready(k, src.File, cfg.Node.Enabled, time.Since(begin))
 	})
 }
 
@@ -90,11 +91,6 @@ func (s *screen) step(step kernel.Step) {
 	s.line("  %-9s %s (%d ms)", step.Name, step.Detail, step.Took.Milliseconds())
 }
 
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
-
 func (s *screen) ready(k *kernel.Kernel, file string, node bool, took time.Duration) {
 	exe := os.Args[0]
 	if !strings.Contains(exe, "/") {
@@ -103,7 +99,7 @@ func (s *screen) ready(k *kernel.Kernel, file string, node bool, took time.Durat
 	s.line("kubeconfig: %s", k.AdminKubeconfig())
 	s.line("ready in %d ms", took.Milliseconds())
 	s.line("next: export KUBECONFIG=%s", k.AdminKubeconfig())
-	if example := filepath.Join(filepath.Dir(file), "examples", "guestbook.yaml"); node && exists(example) {
+	if example := filepath.Join(filepath.Dir(file), "examples", "guestbook.yaml"); node && cli.Exists(example) {
 		s.line("      %s kubectl apply -f %s", exe, example)
 		s.line("      %s kubectl get pods -A -w", exe)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
@@ -56,7 +57,7 @@ a backup they are not, for they know the cluster that runs, and the answer names
 It takes an administrator for live pictures: cluster-admin, or a ClusterRole with
 the verbs get and post on nonResourceURLs ` + inspect.Path + `*.
 
-` + connectHelp + `
+` + cli.ConnectHelp + `
 
 Exit status: 0 done, also when pods fit nowhere; 1 it failed; 2 wrong flags,
 arguments or files.`
@@ -68,10 +69,10 @@ const (
 )
 
 type simulateFlags struct {
-	connect  connectFlags
-	output   outputFlag
+	connect  cli.ConnectFlags
+	output   cli.OutputFlag
 	nodes    nodesFlags
-	keys     keyFlag
+	keys     cli.KeyFlag
 	files    []string
 	with     []string
 	set      []string
@@ -95,7 +96,7 @@ func newSimulateCommand() *cobra.Command {
   pintle simulate -f pods.yaml --snapshot cluster.yaml --explain`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("%s: unknown argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
+				return cli.UsageFault(fmt.Errorf("%s: unknown argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -106,23 +107,23 @@ func newSimulateCommand() *cobra.Command {
 			}
 			report, err := f.run(cmd.Context(), r)
 			if errors.Is(err, simulation.ErrRequest) || apierrors.IsBadRequest(err) {
-				return usageError{err} // which begins with the command's name
+				return cli.UsageFault(err) // which begins with the command's name
 			}
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
-			return f.output.print(cmd.OutOrStdout(), report, func(w io.Writer) { f.text(w, report) })
+			return f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) { f.text(w, report) })
 		},
 	}
-	f.connect.register(cmd)
-	f.output.register(cmd, "table")
+	f.connect.Register(cmd)
+	f.output.Register(cmd, "table")
 	f.nodes.register(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file with pods or workloads, YAML or JSON; - is standard input; may be repeated")
 	cmd.Flags().StringArrayVar(&f.with, "with", nil, "another build, as NAME=FOLDER of a bundle or one of its plugins; may be repeated")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "another weight, as [PROFILE/]PRIORITY=WEIGHT; may be repeated")
 	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "a predicate or priority to leave out, as [PROFILE/]NAME; may be repeated")
-	completeFlag(cmd, "set", f.connect.completePolicy(v1alpha1.PluginKindPriority, "="))
-	completeFlag(cmd, "disable", f.connect.completePolicy("", ""))
+	cli.CompleteFlag(cmd, "set", f.connect.CompletePolicy(v1alpha1.PluginKindPriority, "="))
+	cli.CompleteFlag(cmd, "disable", f.connect.CompletePolicy("", ""))
 	cmd.Flags().StringVar(&f.snapshot, "snapshot", "live", "live, a file of nodes and pods, or a backup of a store")
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration that the policy is taken from, for files and backups; default: the running kernel's")
 	cmd.Flags().BoolVar(&f.ask, "extenders", false, "ask the policy's extenders about a file or a backup, too")
@@ -133,7 +134,7 @@ func newSimulateCommand() *cobra.Command {
 
 // request reads what to simulate.
 func (f *simulateFlags) request(in io.Reader) (*simulation.Request, error) {
-	if err := f.output.check(); err != nil {
+	if err := f.output.Check(); err != nil {
 		return nil, err
 	}
 	limit, err := f.nodes.limit()
@@ -141,7 +142,7 @@ func (f *simulateFlags) request(in io.Reader) (*simulation.Request, error) {
 		return nil, err
 	}
 	if len(f.files) == 0 {
-		return nil, usageError{errors.New("simulate: -f FILE names the pods")}
+		return nil, cli.UsageFault(errors.New("simulate: -f FILE names the pods"))
 	}
 	r := &simulation.Request{With: map[string]string{}, Set: map[string]int64{}, Disable: f.disable, Nodes: limit, Seed: f.seed}
 	for _, name := range f.files {
@@ -150,16 +151,16 @@ func (f *simulateFlags) request(in io.Reader) (*simulation.Request, error) {
 			r.Pods = append(r.Pods, pods...)
 			return err
 		}); err != nil {
-			return nil, usageError{err}
+			return nil, cli.UsageFault(err)
 		}
 	}
 	if len(r.Pods) == 0 {
-		return nil, usageError{fmt.Errorf("simulate: %s: no pods in it", strings.Join(f.files, ", "))}
+		return nil, cli.UsageFault(fmt.Errorf("simulate: %s: no pods in it", strings.Join(f.files, ", ")))
 	}
 	for _, text := range f.with {
 		name, dir, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dir == "" {
-			return nil, usageError{fmt.Errorf("--with %q: want NAME=FOLDER", text)}
+			return nil, cli.UsageFault(fmt.Errorf("--with %q: want NAME=FOLDER", text))
 		}
 		if r.With[name], err = filepath.Abs(dir); err != nil {
 			return nil, err
@@ -169,7 +170,7 @@ func (f *simulateFlags) request(in io.Reader) (*simulation.Request, error) {
 		name, value, _ := strings.Cut(text, "=")
 		weight, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || name == "" {
-			return nil, usageError{fmt.Errorf("--set %q: want [PROFILE/]PRIORITY=WEIGHT", text)}
+			return nil, cli.UsageFault(fmt.Errorf("--set %q: want [PROFILE/]PRIORITY=WEIGHT", text))
 		}
 		r.Set[name] = weight
 	}
@@ -189,7 +190,7 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 		}
 		return f.beside(ctx, cfg, cluster, r, extenders, f.ask)
 	}
-	rest, err := f.connect.config()
+	rest, err := f.connect.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func warnings() *slog.Logger {
 // policy is that of a configuration, or of the running kernel, with its extenders.
 func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, extenders []config.Extender, err error) {
 	if f.config == "" {
-		rest, err := f.connect.config()
+		rest, err := f.connect.Config()
 		if err != nil {
 			return cfg, nil, fmt.Errorf("the policy: %w, or a configuration with --config", err)
 		}
@@ -258,20 +259,20 @@ func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, extender
 		}
 		return policyOf(ctx, c)
 	}
-	src := sourceFlags{file: f.config, data: f.connect.data}
-	full, err := src.load()
+	src := cli.SourceFlags{File: f.config, Data: f.connect.Data}
+	full, err := src.Load()
 	if err != nil {
 		return cfg, nil, err
 	}
-	exe, err := binary()
+	exe, err := cli.Binary()
 	if err != nil {
 		return cfg, nil, err
 	}
 	if cfg, err = kernel.SchedulingConfig(full, exe); err != nil {
-		return cfg, nil, usageError{err}
+		return cfg, nil, cli.UsageFault(err)
 	}
 	if len(cfg.Profiles) == 0 {
-		return cfg, nil, usageError{fmt.Errorf("%s: no scheduler profile", f.config)}
+		return cfg, nil, cli.UsageFault(fmt.Errorf("%s: no scheduler profile", f.config))
 	}
 	return cfg, full.Scheduler.Extenders, nil
 }
@@ -294,10 +295,10 @@ func (f *simulateFlags) read() (*scheduler.Cluster, error) {
 		err = readObjects(f.snapshot, nil, maxSnapshot, cluster.Add)
 	}
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--snapshot: %w", err)}
+		return nil, cli.UsageFault(fmt.Errorf("--snapshot: %w", err))
 	}
 	if len(cluster.Nodes) == 0 {
-		return nil, usageError{fmt.Errorf("--snapshot %s: no nodes in it", f.snapshot)}
+		return nil, cli.UsageFault(fmt.Errorf("--snapshot %s: no nodes in it", f.snapshot))
 	}
 	return cluster, nil
 }
@@ -317,7 +318,7 @@ func readObjects(name string, in io.Reader, limit int64, visit func(runtime.Obje
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if int64(len(data)) > limit {
-		return fmt.Errorf("%s: larger than %s", name, bytesText(limit))
+		return fmt.Errorf("%s: larger than %s", name, cli.BytesText(limit))
 	}
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	for {
@@ -360,21 +361,21 @@ func visitRaw(data []byte, visit func(runtime.Object) error) error {
 }
 
 func (f *simulateFlags) text(w io.Writer, r *simulation.Report) {
-	row(w, "SNAPSHOT", r.Snapshot, nodesText(r.Nodes))
+	cli.Row(w, "SNAPSHOT", r.Snapshot, nodesText(r.Nodes))
 	placed := fmt.Sprintf("%d of %d pods would be placed", r.Placed, len(r.Pods))
 	if r.Compared {
 		placed += fmt.Sprintf(", %d otherwise than by the present policy", r.Moved)
 	}
-	row(w, "RESULT", placed)
+	cli.Row(w, "RESULT", placed)
 	for _, url := range r.Unasked {
-		row(w, "NOT ASKED", fmt.Sprintf("extender %s, which may refuse nodes and score them; --extenders asks it", url))
+		cli.Row(w, "NOT ASKED", fmt.Sprintf("extender %s, which may refuse nodes and score them; --extenders asks it", url))
 	}
-	row(w)
+	cli.Row(w)
 	header := []any{"NAMESPACE", "POD", "NODE"}
 	if r.Compared {
 		header = append(header, "PRESENT")
 	}
-	row(w, append(header, "WHY")...)
+	cli.Row(w, append(header, "WHY")...)
 	node := func(x *scheduler.Explanation) string {
 		if x.Node == "" {
 			return "<none>"
@@ -395,11 +396,11 @@ func (f *simulateFlags) text(w io.Writer, r *simulation.Report) {
 		if why == "" {
 			why = p.Message
 		}
-		row(w, append(cells, why)...)
+		cli.Row(w, append(cells, why)...)
 	}
 	if f.explain {
 		for i := range r.Pods {
-			row(w)
+			cli.Row(w)
 			explanationText(w, r.Pods[i].Explanation)
 		}
 	}

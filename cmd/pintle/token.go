@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/bootstraptokens"
 	"pintle.dev/pintle/kernel/join"
 )
@@ -34,7 +35,7 @@ func newTokenCommand() *cobra.Command {
 		Long: `Make, list and delete bootstrap tokens: Secrets of type bootstrap.kubernetes.io/token in
 kube-system, as kubeadm's. A machine joins by one: pintle node --join-file.
 
-` + connectHelp,
+` + cli.ConnectHelp,
 	}
 	cmd.AddCommand(newTokenCreateCommand(), newTokenListCommand(), newTokenDeleteCommand())
 	return cmd
@@ -53,7 +54,7 @@ standard input: no process has the token among its arguments, which other users 
 Delete the token when all machines have joined: pintle token delete.`
 
 type tokenCreateFlags struct {
-	at           connectFlags
+	at           cli.ConnectFlags
 	ttl          time.Duration
 	usages       []string
 	groups       []string
@@ -74,14 +75,14 @@ func newTokenCreateCommand() *cobra.Command {
 			return f.run(cmd, args)
 		},
 	}
-	f.at.register(cmd)
+	f.at.Register(cmd)
 	cmd.Flags().DurationVar(&f.ttl, "ttl", 24*time.Hour, "how long the token is good; 0: it does not end")
 	cmd.Flags().StringSliceVar(&f.usages, "usages", []string{"signing", "authentication"}, "what the token is for")
 	cmd.Flags().StringSliceVar(&f.groups, "groups", []string{bootstraptokens.NodeGroup}, "groups of the token besides system:bootstrappers")
 	cmd.Flags().StringVar(&f.description, "description", "", "what the token is for, for people")
 	cmd.Flags().BoolVar(&f.printCommand, "print-join-command", false, "print the command by which a machine joins")
 	cmd.Flags().StringVar(&f.server, "server", "", "HOST:PORT at which the other machine reaches the API server; empty: as the kernel advertises it")
-	completeFlag(cmd, "usages", oneOf("signing", "authentication"))
+	cli.CompleteFlag(cmd, "usages", cli.OneOf("signing", "authentication"))
 	return cmd
 }
 
@@ -132,7 +133,7 @@ func (f *tokenCreateFlags) token(cmd *cobra.Command, args []string) (t bootstrap
 		t, err = bootstraptokens.Generate()
 	}
 	if err != nil {
-		return t, usageError{err}
+		return t, cli.UsageFault(err)
 	}
 	t.Usages, t.Groups, t.Description = f.usages, f.groups, f.description
 	if !cmd.Flags().Changed("groups") && !strings.Contains(strings.Join(f.usages, ","), "authentication") {
@@ -140,7 +141,7 @@ func (f *tokenCreateFlags) token(cmd *cobra.Command, args []string) (t bootstrap
 	}
 	switch {
 	case f.ttl < 0:
-		return t, usageError{fmt.Errorf("--ttl %s: want 0 or more", f.ttl)}
+		return t, cli.UsageFault(fmt.Errorf("--ttl %s: want 0 or more", f.ttl))
 	case f.ttl > 0:
 		t.Expires = time.Now().Add(f.ttl)
 	}
@@ -151,7 +152,7 @@ func (f *tokenCreateFlags) token(cmd *cobra.Command, args []string) (t bootstrap
 func joinCommand(cfg *rest.Config, server string, token bootstraptokens.Token) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" {
-		return "", usageError{fmt.Errorf("--server: %q is no HOST:PORT", strings.TrimPrefix(server, "https://"))}
+		return "", cli.UsageFault(fmt.Errorf("--server: %q is no HOST:PORT", strings.TrimPrefix(server, "https://")))
 	}
 	certs, err := certutil.ParseCertsPEM(cfg.CAData)
 	if err != nil {
@@ -159,7 +160,7 @@ func joinCommand(cfg *rest.Config, server string, token bootstraptokens.Token) (
 	}
 	a, err := join.ParseArgument(join.Argument{ID: token.ID, Secret: token.Secret, Server: u.Host, Hash: join.Hash(certs[0])}.String())
 	if err != nil {
-		return "", usageError{fmt.Errorf("--server: %w", err)}
+		return "", cli.UsageFault(fmt.Errorf("--server: %w", err))
 	}
 	exe := os.Args[0]
 	if !strings.Contains(exe, "/") {
@@ -170,13 +171,13 @@ func joinCommand(cfg *rest.Config, server string, token bootstraptokens.Token) (
 }
 
 // tokenClient is the administrator's; its configuration has the authority inline.
-func tokenClient(at *connectFlags) (*rest.Config, kubernetes.Interface, error) {
-	cfg, err := at.config()
+func tokenClient(at *cli.ConnectFlags) (*rest.Config, kubernetes.Interface, error) {
+	cfg, err := at.Config()
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := rest.LoadTLSFiles(cfg); err != nil {
-		return nil, nil, usageError{fmt.Errorf("kubeconfig: %w", err)}
+		return nil, nil, cli.UsageFault(fmt.Errorf("kubeconfig: %w", err))
 	}
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -195,14 +196,14 @@ type listedToken struct {
 }
 
 func newTokenListCommand() *cobra.Command {
-	var at connectFlags
-	var output outputFlag
+	var at cli.ConnectFlags
+	var output cli.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List bootstrap tokens, with their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.check(); err != nil {
+			if err := output.Check(); err != nil {
 				return err
 			}
 			_, client, err := tokenClient(&at)
@@ -220,11 +221,11 @@ func newTokenListCommand() *cobra.Command {
 				}
 				listed = append(listed, l)
 			}
-			return errors.Join(faults, output.print(cmd.OutOrStdout(), listed, func(w io.Writer) { printTokens(w, tokens, time.Now()) }))
+			return errors.Join(faults, output.Print(cmd.OutOrStdout(), listed, func(w io.Writer) { printTokens(w, tokens, time.Now()) }))
 		},
 	}
-	at.register(cmd)
-	output.register(cmd, "table")
+	at.Register(cmd)
+	output.Register(cmd, "table")
 	return cmd
 }
 
@@ -236,7 +237,7 @@ func printTokens(w io.Writer, tokens []bootstraptokens.Token, now time.Time) {
 		}
 		return strings.Join(list, ",")
 	}
-	row(w, "TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")
+	cli.Row(w, "TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")
 	for _, t := range tokens {
 		ttl, expires, description := "<forever>", "<never>", "<none>"
 		if !t.Expires.IsZero() {
@@ -248,12 +249,12 @@ func printTokens(w io.Writer, tokens []bootstraptokens.Token, now time.Time) {
 		if t.Description != "" {
 			description = t.Description
 		}
-		row(w, t, ttl, expires, none(t.Usages), description, none(t.Groups))
+		cli.Row(w, t, ttl, expires, none(t.Usages), description, none(t.Groups))
 	}
 }
 
 func newTokenDeleteCommand() *cobra.Command {
-	var at connectFlags
+	var at cli.ConnectFlags
 	cmd := &cobra.Command{
 		Use:   "delete TOKEN...",
 		Short: "Delete bootstrap tokens, by their ids or as a whole",
@@ -275,6 +276,6 @@ func newTokenDeleteCommand() *cobra.Command {
 			return nil
 		},
 	}
-	at.register(cmd)
+	at.Register(cmd)
 	return cmd
 }

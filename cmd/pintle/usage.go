@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 )
 
 // sayUsage has wrong arguments of a command and of all below it, and flags that
-// do not go together, end with exitUsage and one form of words.
+// do not go together, end with cli.ExitUsage and one form of words.
 func sayUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -18,10 +20,10 @@ func sayUsage(cmd *cobra.Command) {
 				// The library looks at these after the arguments, and says it as a fault.
 				err = errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups())
 			}
-			if err == nil || errors.As(err, new(usageError)) {
+			if err == nil || errors.As(err, new(cli.UsageError)) {
 				return err
 			}
-			return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
+			return cli.UsageFault(fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath()))
 		}
 	}
 	for _, sub := range cmd.Commands() {
@@ -40,9 +42,9 @@ func known(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	switch {
 	case err != nil:
-		return usageError{fmt.Errorf("%w; see %s --help", err, root.Name())}
+		return cli.UsageFault(fmt.Errorf("%w; see %s --help", err, root.Name()))
 	case !cmd.Runnable() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-"):
-		return usageError{fmt.Errorf("unknown command %q for %q; see %s --help", rest[0], cmd.CommandPath(), cmd.CommandPath())}
+		return cli.UsageFault(fmt.Errorf("unknown command %q for %q; see %s --help", rest[0], cmd.CommandPath(), cmd.CommandPath()))
 	}
 	return nil
 }

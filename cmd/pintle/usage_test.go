@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"pintle.dev/pintle/cmd/pintle/internal/cli"
 )
 
 // Whatever is wrong with a line is one line of words and exit code 2.
@@ -38,7 +40,7 @@ func TestUsage(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%q: %v", c.args, err)
-		case c.want != "" && (err == nil || err.Error() != c.want || !errors.As(err, new(usageError))):
+		case c.want != "" && (err == nil || err.Error() != c.want || !errors.As(err, new(cli.UsageError))):
 			t.Errorf("%q: %v, want %s", c.args, err, c.want)
 		}
 	}
