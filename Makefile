@@ -9,6 +9,9 @@ CONFIG   ?= configs/standalone.yaml
 # What the embedded kubectl says of itself: the version of its module.
 KUBECTL  := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')
 
+# What `pintle version` says that it was built from; empty without git.
+COMMIT   := $(shell git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null)
+
 # One setting for builds and tests, so that nothing is compiled twice; runc
 # alone needs cgo.
 export CGO_ENABLED := 0
@@ -38,7 +41,7 @@ build: pintle plugins tools images ## build everything into bin/
 .PHONY: pintle
 pintle:
 	@echo "building pintle (the first time takes some minutes)"
-	@$(GOBUILD) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)' -o $(BIN)/pintle ./cmd/pintle
+	@$(GOBUILD) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL) -X main.commit=$(COMMIT)' -o $(BIN)/pintle ./cmd/pintle
 	@$(GOBUILD) -ldflags='-s -w' -o $(BIN)/pintle-executor ./cmd/pintle-executor
 	@$(GOBUILD) -ldflags='-s -w' -o $(BIN)/pintle-wasm-worker ./cmd/pintle-wasm-worker
 
