@@ -1,25 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel"
@@ -206,7 +200,7 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 	if err != nil {
 		return nil, err
 	}
-	cfg, extenders, err := policyOf(ctx, c)
+	cfg, extenders, err := simulation.RunningPolicy(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -234,16 +228,11 @@ func (f *simulateFlags) beside(ctx context.Context, cfg plugin.Config, cluster *
 		defer done()
 		cluster.Extenders = made
 	}
-	report, err := simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()})
+	report, err := simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: cli.Warnings()})
 	if report != nil {
 		report.Snapshot, report.Unasked = f.snapshot, unasked
 	}
 	return report, err
-}
-
-// warnings logs what goes wrong with plugins.
-func warnings() *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // policy is that of a configuration, or of the running kernel, with its extenders.
@@ -257,7 +246,7 @@ func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, extender
 		if err != nil {
 			return cfg, nil, err
 		}
-		return policyOf(ctx, c)
+		return simulation.RunningPolicy(ctx, c)
 	}
 	src := cli.SourceFlags{File: f.config, Data: f.connect.Data}
 	full, err := src.Load()
@@ -275,16 +264,6 @@ func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, extender
 		return cfg, nil, cli.UsageFault(fmt.Errorf("%s: no scheduler profile", f.config))
 	}
 	return cfg, full.Scheduler.Extenders, nil
-}
-
-// policyOf is the policy of a running kernel, for a host in this program, with its
-// extenders.
-func policyOf(ctx context.Context, c *inspect.Client) (cfg plugin.Config, extenders []config.Extender, err error) {
-	if err = c.Get(ctx, nil, &cfg, "policy"); err == nil {
-		err = c.Get(ctx, nil, &extenders, "extenders")
-	}
-	cfg.Alone()
-	return cfg, extenders, err
 }
 
 // read takes the picture from a file or a backup.
@@ -320,42 +299,8 @@ func readObjects(name string, in io.Reader, limit int64, visit func(runtime.Obje
 	if int64(len(data)) > limit {
 		return fmt.Errorf("%s: larger than %s", name, cli.BytesText(limit))
 	}
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for {
-		var raw runtime.RawExtension
-		if err := documents.Decode(&raw); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if len(raw.Raw) == 0 || string(raw.Raw) == "null" {
-			continue
-		}
-		if err := visitRaw(raw.Raw, visit); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-}
-
-func visitRaw(data []byte, visit func(runtime.Object) error) error {
-	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
-	if runtime.IsNotRegisteredError(err) {
-		return nil // no kind that a placement goes by
-	}
-	if err != nil {
-		return err
-	}
-	list, ok := o.(*v1.List)
-	if !ok {
-		if meta.IsListType(o) {
-			return meta.EachListItem(o, visit)
-		}
-		return visit(o)
-	}
-	for i := range list.Items {
-		if err := visitRaw(list.Items[i].Raw, visit); err != nil {
-			return err
-		}
+	if err := simulation.EachObject(data, visit); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }

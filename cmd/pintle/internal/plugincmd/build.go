@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/conformance"
 	"pintle.dev/pintle/sdk/toolchain"
 )
 
@@ -93,7 +94,7 @@ func (s *bundleSource) provides(ctx context.Context) error {
 		if a == nil {
 			continue
 		}
-		r, end, err := runner(ctx, filepath.Join(mustAbs(s.dir), filepath.FromSlash(a.Path)))
+		r, end, err := conformance.OpenBuild(ctx, filepath.Join(mustAbs(s.dir), filepath.FromSlash(a.Path)))
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/sdk/artifact"
 	"pintle.dev/pintle/sdk/conformance"
-	"pintle.dev/pintle/sdk/contract/v1"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/toolchain"
 )
 
@@ -199,7 +199,7 @@ func (t *tester) run(ctx context.Context) ([]testResult, error) {
 	}
 	var runners []conformance.Runner
 	for _, path := range t.paths {
-		r, end, err := runner(ctx, path)
+		r, end, err := conformance.OpenBuild(ctx, path)
 		if err != nil {
 			add(filepath.Base(path), "open", err)
 			continue
@@ -292,21 +292,3 @@ func (t *tester) own(ctx context.Context, command []string) error {
 
 // artifactsVariable is plugintest.BundleVariable, which belongs to tests.
 const artifactsVariable = "PINTLE_ARTIFACTS"
-
-// runner opens a build as often as it is asked to; end releases what they share.
-func runner(ctx context.Context, path string) (r conformance.Runner, end func(context.Context) error, err error) {
-	if filepath.Ext(path) != ".wasm" {
-		return conformance.Runner{Name: "process", Open: func(ctx context.Context) (artifact.Artifact, error) {
-			p, err := artifact.OpenProcess(ctx, path, artifact.Options{})
-			if err != nil {
-				return nil, err
-			}
-			return p, nil
-		}}, func(context.Context) error { return nil }, nil
-	}
-	m, err := artifact.LoadModule(ctx, path, artifact.Options{})
-	if err != nil {
-		return r, nil, err
-	}
-	return conformance.Runner{Name: "wasm", Open: m.Open}, m.Close, nil
-}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
@@ -76,7 +75,7 @@ func (f *enableFlags) enable(ctx context.Context, got *catalog.Installed, data s
 
 func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got *catalog.Installed, name string, bar *cli.Progress) error {
 	bar.Step("enable "+name, 0, 0)
-	if err := awaitLoaded(ctx, client, got, name); err != nil {
+	if err := client.AwaitLoaded(ctx, name, got.Name, got.Version); err != nil {
 		return err
 	}
 	o, err := client.Change(ctx, name, func(o *v1alpha1.Plugin) error {
@@ -107,29 +106,5 @@ func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got
 func notReady(o *v1alpha1.Plugin) {
 	if ptr.Deref(o.Spec.Enabled, true) && !o.Status.State.Serves() {
 		fmt.Fprintf(os.Stderr, "%s is in force, and %s: %s\n", o.Name, o.Status.State, o.Status.Message)
-	}
-}
-
-// awaitLoaded waits until the host has made a plugin's object: of the version, unless
-// the object names another.
-func awaitLoaded(ctx context.Context, client *operate.Client, got *catalog.Installed, name string) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		o, err := client.Get(ctx, name)
-		switch {
-		case err == nil && o.Spec.Bundle == got.Name && (o.Status.Version == got.Version || o.Spec.Version != "" && o.Spec.Version != got.Version):
-			return nil
-		case err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil:
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("%w: the kernel did not load it; its log says why", operate.ErrTimedOut)
-			}
-			return ctx.Err()
-		case <-tick.C:
-		}
 	}
 }

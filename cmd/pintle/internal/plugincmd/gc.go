@@ -1,14 +1,12 @@
 package plugincmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,49 +14,12 @@ import (
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/catalog"
+	"pintle.dev/pintle/kernel/catalog/references"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 var bundleName = regexp.MustCompile(`^[A-Za-z0-9][-_.A-Za-z0-9]*$`)
-
-// named says by what a bundle of the catalog is named among objects and
-// configuration; empty is by none.
-func named(objects []v1alpha1.Plugin, bundles []config.Bundle) func(catalog.Entry) string {
-	digests, versions := map[string]string{}, map[string]string{}
-	by := ""
-	note := func(bundle, version, digest string) {
-		if digest != "" {
-			digests[digest] = by
-		} else if version != "" {
-			versions[bundle+" "+version] = by
-		}
-	}
-	for i := range objects {
-		o := &objects[i]
-		by = "Plugin " + o.Name + " of the running kernel"
-		note(o.Spec.Bundle, o.Spec.Version, o.Spec.Digest)
-		note(o.Status.Bundle, o.Status.Version, o.Status.Digest)
-		for _, p := range o.Status.Previous {
-			note(o.Spec.Bundle, p.Version, p.Digest)
-		}
-		if s := o.Spec.Shadow; s != nil {
-			note(o.Spec.Bundle, s.Version, s.Digest)
-		}
-	}
-	for _, b := range bundles {
-		by = "plugins.bundles of the configuration"
-		note(b.Name, "", b.Digest)
-	}
-	return func(e catalog.Entry) string {
-		for _, d := range e.Artifacts {
-			if by := digests[d]; by != "" {
-				return by
-			}
-		}
-		return cmp.Or(digests[e.Digest], versions[e.Name+" "+e.Version])
-	}
-}
 
 func newPluginRemoveCommand() *cobra.Command {
 	var flags catalogFlags
@@ -116,42 +77,17 @@ first. Its files stay until pintle plugin gc.`,
 	return asCatalog(cmd)
 }
 
-// awaitUnloaded waits until no Plugin object of a running kernel names a build
-// of a bundle that was removed, and says what is left where one does.
+// awaitUnloaded waits until the running kernel has let go of a bundle, and says what is left.
 func awaitUnloaded(ctx context.Context, data string, gone *catalog.Locked, timeout time.Duration) (left string) {
 	client, err := (&cli.ConnectFlags{Data: data}).Plugins()
 	if err != nil {
 		return err.Error()
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	bar := cli.NewProgress(os.Stderr)
 	defer bar.Done()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		list, err := client.List(ctx)
-		switch {
-		case err == nil:
-			by := named(list.Items, nil)
-			left = ""
-			for _, v := range slices.Concat([]catalog.Version{gone.Version}, gone.Beside, gone.Previous) {
-				left = cmp.Or(left, by(catalog.Entry{Name: gone.Name, Version: v.Version, Digest: v.Digest, Artifacts: v.Artifacts}))
-			}
-			if left == "" {
-				return ""
-			}
-			left += " is there"
-		case ctx.Err() == nil:
-			return err.Error()
-		}
+	return references.AwaitGone(ctx, client, gone, timeout, func() {
 		bar.Tell("waiting for the kernel to let go of "+gone.Name, 0, 0, cli.Count)
-		select {
-		case <-ctx.Done():
-			return cmp.Or(left, context.Cause(ctx).Error())
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 func newPluginGCCommand() *cobra.Command {
@@ -204,7 +140,7 @@ gc then refuses, unless --offline says that the lock is enough.`,
 		case cli.Exists(cli.StoreDirectory(data)) && !offline && !dry:
 			return errors.New("no kernel runs on " + data + ", so that its Plugin objects cannot be asked which bundles they name: start it, or say --offline")
 		}
-		by := named(objects, bundles)
+		by := references.Among(objects, bundles)
 		gone, err := c.GC(func(e catalog.Entry) bool {
 			why := by(e)
 			if why != "" {

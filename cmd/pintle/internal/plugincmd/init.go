@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
-	"pintle.dev/pintle/sdk/contract/v1"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/templates"
 )
 

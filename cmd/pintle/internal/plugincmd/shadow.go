@@ -2,30 +2,22 @@ package plugincmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
-	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/inspect"
-	"pintle.dev/pintle/kernel/plugin"
-	"pintle.dev/pintle/kernel/plugin/operate"
+	"pintle.dev/pintle/kernel/plugin/candidate"
 	"pintle.dev/pintle/kernel/shadow"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -67,8 +59,8 @@ func newPluginShadowCommand() *cobra.Command {
 			if err := output.Check(); err != nil {
 				return err
 			}
-			candidate := spec.Version != "" || spec.Digest != "" || path != ""
-			if off == candidate {
+			named := spec.Version != "" || spec.Digest != "" || path != ""
+			if off == named {
 				return cli.UsageFault(errors.New("plugin shadow: name a candidate with --version, --digest or --path, or end one with --off"))
 			}
 			cfg, err := connect.Config()
@@ -76,29 +68,23 @@ func newPluginShadowCommand() *cobra.Command {
 				return err
 			}
 			if path != "" {
-				if err := stale(cmd.Context(), &connect, args[0], path); err != nil {
-					return fmt.Errorf("plugin shadow: %w", err)
-				}
-				installed, err := installBeside(cmd.Context(), cfg, path, connect.Data)
+				installed, err := installCandidate(cmd.Context(), &connect, cfg, args[0], path)
 				if err != nil {
 					return fmt.Errorf("plugin shadow: %w", err)
 				}
 				spec = *installed
 			}
-			c := candidates{name: args[0]}
-			if c.objects, err = dynamic.NewForConfig(cfg); err != nil {
-				return err
-			}
-			if c.kernel, err = inspect.Dial(cfg); err != nil {
+			c, err := candidate.Of(cfg, args[0])
+			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			var o *unstructured.Unstructured
 			if off {
-				o, err = c.set(cmd.Context(), nil)
+				o, err = c.Set(cmd.Context(), nil)
 			} else {
-				o, err = c.start(ctx, &spec)
+				o, err = startCandidate(ctx, c, &spec)
 			}
 			if err != nil {
 				return clusterCode("plugin shadow", err)
@@ -131,141 +117,32 @@ func newPluginShadowCommand() *cobra.Command {
 	return cmd
 }
 
-// candidates sets and ends the candidate of one plugin.
-type candidates struct {
-	name    string
-	objects dynamic.Interface
-	kernel  *inspect.Client
-}
-
-// set writes spec.shadow; nil takes it away.
-func (c *candidates) set(ctx context.Context, spec *v1alpha1.PluginShadowSpec) (*unstructured.Unstructured, error) {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"shadow": spec}})
-	if err != nil {
-		return nil, err
-	}
-	return c.objects.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins")).
-		Patch(ctx, c.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "pintle"})
-}
-
-// report is what the kernel says of the candidate; nil: there is none.
-func (c *candidates) report(ctx context.Context) (*shadow.Report, error) {
-	r := &shadow.Report{}
-	err := c.kernel.Get(ctx, url.Values{"after": {"0"}}, r, "plugins", c.name, "diff")
-	if apierrors.IsConflict(err) {
-		return nil, nil
-	}
-	return r, err
-}
-
-// start sets a candidate and waits until it runs. One that cannot is taken away
-// again, so that everything is as it was.
-func (c *candidates) start(ctx context.Context, spec *v1alpha1.PluginShadowSpec) (*unstructured.Unstructured, error) {
-	former, err := c.report(ctx)
-	if err != nil {
-		return nil, err
-	}
-	plugins := c.objects.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins"))
-	was, err := plugins.Get(ctx, c.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.set(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	same := was.GetGeneration() == o.GetGeneration()
+// startCandidate starts a candidate, and says on a terminal what it waits for.
+func startCandidate(ctx context.Context, c *candidate.Candidates, spec *v1alpha1.PluginShadowSpec) (*unstructured.Unstructured, error) {
 	bar, begin := cli.NewProgress(os.Stderr), time.Now()
 	defer bar.Done()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	state := "the kernel"
-	for {
-		r, err := c.report(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			return nil, err
-		case err != nil || r == nil || former != nil && !same && r.Since.Equal(former.Since): // not yet
-		case r.State == v1alpha1.PluginStateFailed:
-			_, err := c.set(context.WithoutCancel(ctx), nil)
-			return nil, errors.Join(&operate.RefusedError{Plugin: c.name, Reason: string(r.State), Message: "the candidate cannot run: " + r.Message}, err)
-		case r.State == v1alpha1.PluginStatePending || r.State == v1alpha1.PluginStateStarting:
-			state = "the candidate, it is " + string(r.State)
-		default:
-			return o, nil
-		}
+	return c.Start(ctx, spec, func(state string) {
 		bar.Tell("waiting for "+state, int64(time.Since(begin).Seconds()), 0, func(n int64) string { return fmt.Sprintf("%d s", n) })
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, fmt.Errorf("%w waiting for %s; pintle plugin diff %s says how it is", operate.ErrTimedOut, state, c.name)
-			}
-			return nil, ctx.Err()
-		case <-tick.C:
-		}
-	}
+	})
 }
 
-// stale refuses the build that is in force: nothing would be compared.
-func stale(ctx context.Context, connect *cli.ConnectFlags, name, path string) error {
-	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
-	if err != nil {
-		return err
-	}
+// installCandidate installs the folder path beside the version of a plugin that is in force.
+func installCandidate(ctx context.Context, connect *cli.ConnectFlags, cfg *rest.Config, name, path string) (*v1alpha1.PluginShadowSpec, error) {
 	client, err := connect.Plugins()
-	if err != nil {
-		return err
-	}
-	o, err := client.Find(ctx, name)
-	if err != nil {
-		return clusterCode("plugin shadow", err)
-	}
-	if o.Status.Version == m.Version && slices.ContainsFunc(m.Artifacts.All(), func(a plugin.Artifact) bool { return a.Digest == o.Status.Digest }) {
-		return fmt.Errorf("%s holds the build that is in force, version %s (%s); build what you changed first: pintle plugin build %s", path, m.Version, o.Status.Digest, path)
-	}
-	return nil
-}
-
-// installBeside installs the bundle of a folder next to the one in use, which stays
-// that also where it only lies in a folder.
-func installBeside(ctx context.Context, cfg *rest.Config, path, data string) (*v1alpha1.PluginShadowSpec, error) {
-	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
 	if err != nil {
 		return nil, err
 	}
-	flags := catalogFlags{source: cli.SourceFlags{Data: data}}
+	if err := candidate.Stale(ctx, client, name, path); apierrors.IsNotFound(err) {
+		return nil, clusterCode("plugin shadow", err)
+	} else if err != nil {
+		return nil, err
+	}
+	flags := catalogFlags{source: cli.SourceFlags{Data: connect.Data}}
 	c, _, err := flags.open()
 	if err != nil {
 		return nil, err
 	}
-	lock, err := c.Lock()
-	if err != nil {
-		return nil, err
-	}
-	if lock.Bundle(m.Name) == nil {
-		kernel, err := inspect.Dial(cfg)
-		if err != nil {
-			return nil, err
-		}
-		var policy plugin.Config
-		if err := kernel.Get(ctx, nil, &policy, "policy"); err != nil {
-			return nil, err
-		}
-		if !slices.ContainsFunc(policy.Bundles, func(b plugin.BundleConfig) bool { return b.Name == m.Name }) {
-			return nil, fmt.Errorf("%s holds bundle %s, of which no profile uses a predicate or a priority; only those can have candidates", path, m.Name)
-		}
-	}
-	got, err := c.Install(ctx, path, catalog.InstallOptions{Beside: true})
-	if err != nil {
-		return nil, err
-	}
-	spec := &v1alpha1.PluginShadowSpec{Version: got.Version}
-	for _, a := range []*plugin.Artifact{m.Artifacts.Process, m.Artifacts.WASM} {
-		if a != nil {
-			spec.Digest = a.Digest
-		}
-	}
-	return spec, nil
+	return candidate.InstallBeside(ctx, cfg, c, path)
 }
 
 // oneName demands one argument.

@@ -1,4 +1,4 @@
-package plugincmd
+package references
 
 import (
 	"strings"
@@ -11,14 +11,14 @@ import (
 
 // What the running kernel or the configuration names stays, and it is said who
 // names it.
-func TestNamed(t *testing.T) {
+func TestAmong(t *testing.T) {
 	object := v1alpha1.Plugin{}
 	object.Name = "Picky"
 	object.Spec.Bundle = "quiet"
 	object.Status.Bundle, object.Status.Version, object.Status.Digest = "quiet", "2", "sha256:two"
 	object.Status.Previous = []v1alpha1.PluginRevision{{PluginVersion: v1alpha1.PluginVersion{Version: "1", Digest: "sha256:one"}}}
 	object.Spec.Shadow = &v1alpha1.PluginShadowSpec{Version: "3"}
-	by := named([]v1alpha1.Plugin{object}, []config.Bundle{{Name: "loud", Digest: "sha256:loud"}})
+	by := Among([]v1alpha1.Plugin{object}, []config.Bundle{{Name: "loud", Digest: "sha256:loud"}})
 	for _, c := range []struct {
 		entry catalog.Entry
 		who   string
