@@ -114,8 +114,8 @@ func typicalPod(i int64) *corev1.Pod {
 	}
 }
 
-// BenchmarkCache puts this package's storage beside upstream's watch cache over it, as issue 4 asks: which is kept is
-// in kernel/RATIONALE.md with the figures.
+// BenchmarkCache puts this package's storage beside upstream's watch cache over it. The decision and the figures are in
+// kernel/rationale/007-own-cache-or-cacher.md.
 //
 //	go test ./kernel/api/storage -run '^$' -bench 'Cache/' -benchtime 2s
 func BenchmarkCache(b *testing.B) {
