@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -96,6 +98,53 @@ func shell(t *testing.T, e *env, dir, commands string, environment ...string) st
 	return out.String()
 }
 
+// guide is the operator's guide, in the order in which its commands run.
+var guide = []string{
+	"configs/README.md", "configs/docs/access.md", "configs/docs/nodes.md", "configs/docs/plugins.md",
+	"configs/docs/operations.md", "configs/docs/reference.md",
+}
+
+// guideScript joins the commands of the guide with a note, as script does those of one
+// document.
+func guideScript(t testing.TB, note string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, document := range guide {
+		b.WriteString(script(document, fences(t, document), note))
+	}
+	if b.Len() == 0 {
+		t.Fatalf("the operator's guide has no commands with the note %q", note)
+	}
+	return b.String()
+}
+
+// maxQuickStart is how many bytes the first page of the operator's guide may have.
+const maxQuickStart = 5 << 10
+
+// TestDocumentsGuide holds the guide's list of pages, and keeps its first page short.
+func TestDocumentsGuide(t *testing.T) {
+	pages, err := filepath.Glob("../configs/docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("the pages of the guide: %q, %v", pages, err)
+	}
+	first, err := os.ReadFile("../configs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first) > maxQuickStart {
+		t.Errorf("configs/README.md has %d bytes; a quick start has at most %d", len(first), maxQuickStart)
+	}
+	for _, page := range pages {
+		page = strings.TrimPrefix(page, "../")
+		if !slices.Contains(guide, page) {
+			t.Errorf("%s is no page of the guide: its commands are run by no test", page)
+		}
+		if !strings.Contains(string(first), "]("+strings.TrimPrefix(page, "configs/")+")") {
+			t.Errorf("configs/README.md has no link to %s", page)
+		}
+	}
+}
+
 // TestDocumentsNameDependencies holds the README's table of modules against go.mod.
 func TestDocumentsNameDependencies(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
@@ -117,12 +166,41 @@ func TestDocumentsNameDependencies(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+// link is a link into the tree: a file, a heading of it, or a heading of the same file.
+var link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]+))?\)`)
 
-// TestDocumentsLinks follows the links of every document into the tree.
+// heading is a heading of a document outside of its fenced blocks.
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors are the names by which links reach a document's headings.
+func anchors(text string) map[string]bool {
+	var open bool
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+		if strings.HasPrefix(line, "```") {
+			open = !open
+		}
+		return open
+	})
+	names := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(strings.Join(lines, "\n"), -1) {
+		names[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])] = true
+	}
+	return names
+}
+
+// TestDocumentsLinks follows the links of every document into the tree, to files and to
+// their headings.
 func TestDocumentsLinks(t *testing.T) {
 	documents := []string{"README.md"}
-	for _, pattern := range []string{".github/*.md", "kernel/*.md", "kernel/rationale/*.md", "e2e/bench/results/*.md", "sdk/*.md", "configs/*.md", "plugins/*/*.md", "plugins/*/*/*.md"} {
+	for _, pattern := range []string{".github/*.md", "kernel/*.md", "kernel/rationale/*.md", "e2e/bench/results/*.md", "sdk/*.md", "configs/*.md", "configs/docs/*.md", "e2e/*.md", "plugins/*/*.md", "plugins/*/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join("..", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -137,8 +215,18 @@ func TestDocumentsLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join("..", filepath.Dir(d), m[1])); err != nil {
+			target := filepath.Join("..", filepath.Dir(d), m[1])
+			if m[1] == "" {
+				target = filepath.Join("..", d)
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: link to %s: %v", d, m[1], err)
+			}
+			if m[2] == "" || filepath.Ext(target) != ".md" {
+				continue
+			}
+			if text, err := os.ReadFile(target); err == nil && !anchors(string(text))[m[2]] {
+				t.Errorf("%s: link to %s#%s: there is no such heading", d, m[1], m[2])
 			}
 		}
 	}
@@ -172,13 +260,12 @@ func TestDocumentsTour(t *testing.T) {
 // there is none, the rest on one without a node.
 func TestDocumentsOperator(t *testing.T) {
 	t.Parallel()
-	blocks := fences(t, "configs/README.md")
 	binary(t, "pintle")
 	repo, err := cluster.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := shell(t, nil, repo, script("configs/README.md", blocks, ""))
+	out := shell(t, nil, repo, guideScript(t, ""))
 	contains(t, out, "configs/standalone.yaml: ok", "# (live; PINTLE_LOGGING_LEVEL; debug | info | warn | error)", "port: 7443")
 
 	// A bundle of which the guide speaks as of one that somebody installed.
@@ -192,10 +279,7 @@ func TestDocumentsOperator(t *testing.T) {
 	pintle(t, 0, "plugin", "seal", mynet)
 	own := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
 
-	for _, f := range blocks {
-		if f.language != "yaml" || f.note != "" { // with a note: a file of another kind
-			continue
-		}
+	for _, f := range guideFragments(t) {
 		// Fragments of a configuration: each lies in a whole one.
 		whole := filepath.Join(t.TempDir(), "whole.yaml")
 		text := "apiVersion: config.pintle.dev/v1alpha1\nkind: KernelConfiguration\n" + f.text
@@ -203,9 +287,33 @@ func TestDocumentsOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command(binary(t, "pintle"), "config", "check", whole, "--set", "plugins.directories=["+own+","+bundles+"]").CombinedOutput(); err != nil {
-			t.Errorf("configs/README.md:%d: %v\n%s", f.line, err, out)
+			t.Errorf("%s:%d: %v\n%s", f.document, f.line, err, out)
 		}
 	}
+}
+
+// fragment is a part of a configuration in a document.
+type fragment struct {
+	fence
+	document string
+}
+
+// guideFragments lists the guide's parts of configurations: blocks of YAML without a note,
+// which would say that they are a file of another kind.
+func guideFragments(t testing.TB) []fragment {
+	t.Helper()
+	var all []fragment
+	for _, document := range guide {
+		for _, f := range fences(t, document) {
+			if f.language == "yaml" && f.note == "" {
+				all = append(all, fragment{f, document})
+			}
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("the operator's guide has %d parts of configurations; there are more", len(all))
+	}
+	return all
 }
 
 // TestDocumentsStore runs the commands of the operator's guide that work on a
@@ -216,7 +324,7 @@ func TestDocumentsStore(t *testing.T) {
 	dir := t.TempDir()
 	e := minimal(t, "", filepath.Join(dir, ".data"))
 	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
-	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "store"), path)
+	out := shell(t, nil, dir, guideScript(t, "store"), path)
 	contains(t, out, "kind: Namespace")
 	if err := e.Stop(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -241,7 +349,7 @@ func TestDocumentsInstall(t *testing.T) {
 	}
 	e := minimal(t, catalogConfig(t, ""), filepath.Join(dir, ".data"))
 	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
-	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "install"), path)
+	out := shell(t, nil, dir, guideScript(t, "install"), path)
 	contains(t, out, "installed over 1.0.0", "removed")
 	e.stop(t)
 }
@@ -282,7 +390,7 @@ func TestDocumentsExplain(t *testing.T) {
 	})
 	// The build that is in force is no candidate.
 	contains(t, pintle(t, 1, "plugin", "shadow", "PodFitsResources", "--path", filepath.Join(bundles, "classic"), "--data", data), "holds the build that is in force, version 0.1.0")
-	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "explain"),
+	out := shell(t, nil, dir, guideScript(t, "explain"),
 		"PATH="+filepath.Dir(binary(t, "pintle"))+":"+os.Getenv("PATH"), "KUBECONFIG="+e.Kubeconfig, "PINTLE_DATADIR="+data, "NEXT="+next)
 	contains(t, out, "WHAT WOULD HAVE TO CHANGE", "least lacking:", "BASIS     decision", "1 of 2 pods would be placed", "otherwise than by the present policy",
 		"CANDIDATE   0.1.1", "has no candidate any more")

@@ -280,7 +280,7 @@ func TestLoadBalancers(t *testing.T) {
 }
 
 // fromNeighbour reaches a load balancer from another machine, by the ways that
-// configs/README.md names.
+// configs/docs/plugins.md names.
 func (e *env) fromNeighbour(t *testing.T, second *cluster.Network, ns, ip string) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: second.Dial, DisableKeepAlives: true}}
 	ask := func(address string) (string, error) {

@@ -116,7 +116,7 @@ func TestPluginControl(t *testing.T) {
 
 	// The commands of the document do what it says.
 	bin := filepath.Dir(binary(t, "pintle"))
-	out := shell(t, e, bin, script("configs/README.md", fences(t, "configs/README.md"), "plugins"),
+	out := shell(t, e, bin, guideScript(t, "plugins"),
 		"PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+e.Kubeconfig, "PINTLE_DATADIR="+data)
 	contains(t, out, "BalancedResourceAllocation enabled, weight 2", "PodFitsHostPorts disabled", "changed by an operator")
 	says("Ready wasm", "PodFitsHostPorts", "{.status.state} {.status.transport}")

@@ -25,7 +25,7 @@ are for tests of scale, of a Pintle kernel or of any other Kubernetes API server
 The nodes are named NAME-0, NAME-1 and so on. Only one process can use a name at a time.
 Each node uses the identity system:node:NAME-0 (and so on) in the group system:nodes. The
 user of the kubeconfig must be allowed to impersonate it, as an administrator is; the rights
-that another user needs are in configs/README.md.
+that another user needs are in configs/docs/nodes.md.
 
 The runtime is the plugin hollow, whose bundle lies in plugins beside this program.
 

@@ -63,7 +63,7 @@ func schemas(t *testing.T) map[string]schema {
 }
 
 // configurationPage says what the keys of controllers are.
-const configurationPage = "../../configs/README.md"
+const configurationPage = "../../configs/docs/plugins.md"
 
 // The manifest, the page about configurations and the code have the same keys, with
 // the same defaults.
@@ -72,7 +72,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(page), "\n### Settings of controllers\n")
+	_, section, ok := strings.Cut(string(page), "\n## Settings of controllers\n")
 	if !ok {
 		t.Fatal("the page has no section about controllers")
 	}

@@ -11,7 +11,7 @@
 // It touches no interface, route or rule, and needs no right on the machine: the proxy of
 // each node serves the addresses as it serves cluster IPs. So machines with a node, and
 // their pods, reach them. Others do by a route to a node, or in the network of the nodes by
-// ARP and NDP, for which plugins/layer2 answers (configs/README.md).
+// ARP and NDP, for which plugins/layer2 answers (configs/docs/plugins.md).
 //
 // A service gets no address that is a node's, the API server's, in a range of cluster IPs
 // or in a range of pods. It learns no other service's name by asking for an address.

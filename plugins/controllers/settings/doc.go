@@ -3,7 +3,7 @@
 // stands behind the object.
 //
 // The keys have kube-controller-manager's names, written as in its documentation but for
-// the first letter. configs/README.md lists them, and manifest.yaml has their schemas; a
+// the first letter. configs/docs/plugins.md lists them, and manifest.yaml has their schemas; a
 // test of the bundle compares all three.
 //
 // It imports sdk/controller and no controller.

@@ -41,7 +41,7 @@ versions end with 410 Gone and list anew. The store of DIR must be absent or
 empty, and appears when it is complete.
 
 Take pki/ of the data directory along in both directions, and set store.backend
-of the configuration (configs/README.md).`,
+of the configuration (configs/docs/operations.md).`,
 		Example: `  pintle store migrate --to etcd --data .data --servers http://127.0.0.1:2379
   pintle store migrate --to badger --data new --servers https://10.0.0.5:2379 --ca-file ca.crt --cert-file c.crt --key-file c.key`,
 		Args: cobra.NoArgs,
