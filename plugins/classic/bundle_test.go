@@ -3,13 +3,12 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
+	"pintle.dev/pintle/plugins/readmes"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -77,11 +76,8 @@ func TestPredicatesDeclareEvents(t *testing.T) {
 // and an example that names it.
 func TestReadmes(t *testing.T) {
 	for _, p := range sdk.NewGuest().Plugins() {
-		kind := "predicates"
-		if p.Kind == "priority" {
-			kind = "priorities"
-		}
-		data, err := os.ReadFile(filepath.Join("..", kind, strings.ToLower(p.Name), "README.md"))
+		readmes.Check(t, readmes.File(p), p)
+		data, err := os.ReadFile(readmes.File(p))
 		if err != nil {
 			t.Error(err)
 			continue

@@ -3,21 +3,14 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
+	"pintle.dev/pintle/plugins/readmes"
 	"pintle.dev/pintle/sdk"
 )
-
-// folders are where plugins of a kind are, below plugins.
-var folders = map[string]string{
-	sdk.KindPreEnqueue: "preenqueues", sdk.KindQueueSort: "queuesorts", sdk.KindPreFilter: "prefilters", sdk.KindPredicate: "predicates",
-	sdk.KindPostFilter: "postfilters", sdk.KindPriority: "priorities", sdk.KindReserve: "reserves", sdk.KindPreBind: "prebinds", sdk.KindBind: "binds",
-}
 
 // The manifest lists what is registered, in that order.
 func TestManifest(t *testing.T) {
@@ -49,7 +42,8 @@ func TestManifest(t *testing.T) {
 // an example that names it.
 func TestReadmes(t *testing.T) {
 	for _, p := range sdk.NewGuest().Plugins() {
-		data, err := os.ReadFile(filepath.Join("..", folders[p.Kind], strings.ToLower(p.Name), "README.md"))
+		readmes.Check(t, readmes.File(p), p)
+		data, err := os.ReadFile(readmes.File(p))
 		if err != nil {
 			t.Error(err)
 			continue

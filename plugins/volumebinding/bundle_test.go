@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"pintle.dev/pintle/plugins/readmes"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -49,5 +50,11 @@ func TestManifest(t *testing.T) {
 	}
 	if !slices.Equal(listed, registered) || len(manifest.Rules) > 0 {
 		t.Errorf("registered %v, manifest %v with rules %v", registered, listed, manifest.Rules)
+	}
+}
+
+func TestReadmes(t *testing.T) {
+	for _, p := range sdk.NewGuest().Plugins() {
+		readmes.Check(t, readmes.File(p), p)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/plugins/readmes"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -147,4 +148,8 @@ func TestHelps(t *testing.T) {
 	if stranger(nil, pod("x"), &sdk.Event{OldPod: pod("x")}) || !stranger(nil, pod("x"), &sdk.Event{OldPod: &sdk.Pod{Namespace: "a"}}) {
 		t.Error("stranger")
 	}
+}
+
+func TestReadme(t *testing.T) {
+	readmes.Check(t, "README.md", sdk.NewGuest().Plugins()...)
 }
