@@ -224,7 +224,7 @@ spec: {schedulerName: packer, containers: [{name: c, image: none}]}
 		e.kubectl(t, "delete", "pod", "probe", "--ignore-not-found", "--grace-period=0", "--force")
 		e.apply(t, "default", fmt.Sprintf(pod, "probe"))
 		out := e.pintle(t, nil, "explain", "pod", "probe")
-		if text := out.stdout + out.stderr; !strings.Contains(text, "no profile of this kernel") {
+		if text := out.stdout + out.stderr; !strings.Contains(text, "profile of this kernel") {
 			return fmt.Errorf("explain says: %s", text)
 		}
 		return nil

@@ -73,7 +73,7 @@ func (k *Kernel) unknownPod(ctx context.Context, namespace, name string) error {
 	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 		return conflict("it has ended (%s) and its decision is no longer kept", pod.Status.Phase)
 	}
-	return conflict("its schedulerName is %s, which is no profile of this kernel: who placed it, or will, is another scheduler", pod.Spec.SchedulerName)
+	return conflict("schedulerName %q is not a profile of this kernel; another scheduler is responsible for this pod", pod.Spec.SchedulerName)
 }
 
 func (k *Kernel) simulate(ctx context.Context, r *simulation.Request) (any, error) {

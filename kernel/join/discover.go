@@ -122,7 +122,7 @@ func clusterInfo(ctx context.Context, a Argument, trust *tls.Config) (*corev1.Co
 		return nil, fmt.Errorf("API server %s: %w", a.Server, err)
 	}
 	if len(body) > maxAnswer {
-		return nil, refuse("API server %s: its answer is longer than %d bytes; it is none of this cluster", a.Server, maxAnswer)
+		return nil, refuse("API server %s: its answer is longer than %d bytes, so it is not an API server of this cluster", a.Server, maxAnswer)
 	}
 	info := new(corev1.ConfigMap)
 	if err := json.Unmarshal(body, info); err != nil {

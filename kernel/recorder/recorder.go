@@ -58,7 +58,7 @@ type Metrics struct{ dropped *prometheus.CounterVec }
 func NewMetrics() *Metrics {
 	return &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Subsystem: "scheduler", Name: "events_dropped_total",
-		Help: "Events that nobody can read, because too many waited to be written (queue) or the API took them for wrong or could not be reached (write).",
+		Help: "Events dropped, by cause: too many waited (queue), or the API rejected the write or did not answer (write).",
 	}, []string{"cause"})}
 }
 

@@ -58,7 +58,7 @@ func (a *answers) take(service *corev1.Service, status *corev1.LoadBalancerStatu
 		}
 		ip, err := netip.ParseAddr(in.IP)
 		if err != nil || ip.Zone() != "" || ip.Is4In6() {
-			return fmt.Errorf("the cloud provider answers with %.50q, which is no IP address", in.IP)
+			return fmt.Errorf("the cloud provider answers with %.50q, which is not an IP address", in.IP)
 		}
 		if ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 			return fmt.Errorf("the cloud provider answers with %s, at which no load balancer can be", ip)

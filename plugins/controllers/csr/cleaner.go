@@ -105,7 +105,7 @@ func over(r *certificatesv1.CertificateSigningRequest, now time.Time) string {
 	case issued && has(certificatesv1.CertificateApproved, 0) && expired(r.Status.Certificate, now):
 		return "its certificate has expired"
 	case !issued && has(certificatesv1.CertificateApproved, keepOpen):
-		return "it was approved and nobody issued its certificate"
+		return "it was approved but no signer issued its certificate"
 	}
 	return ""
 }

@@ -35,11 +35,11 @@ const (
 // kube-controller-manager's metrics of this controller, under its names.
 var (
 	deletions = prometheus.NewCounter(prometheus.CounterOpts{
-		Subsystem: "device_taint_eviction_controller", Name: "pod_deletions_total", Help: "Pods that were deleted for a taint of a device.",
+		Subsystem: "device_taint_eviction_controller", Name: "pod_deletions_total", Help: "Pods deleted because of a taint of a device.",
 	})
 	deletionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "device_taint_eviction_controller", Name: "pod_deletion_duration_seconds",
-		Help:    "How long after a device's taint took effect on a pod the pod was deleted.",
+		Help:    "Time between the effect of a device taint on a pod and the deletion of the pod.",
 		Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
 	})
 	registerMetrics sync.Once

@@ -92,7 +92,7 @@ func (c *Config) check() error {
 	known := []string{gateTolerance, gateScaleToZero}
 	for name := range c.FeatureGates {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("featureGates: %s is none of %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("featureGates: %s is not one of %s", name, strings.Join(known, ", "))
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@ var (
 	reconciliationSeconds = seconds("reconciliation_duration_seconds", "How long a look at an autoscaler takes.", "action", "error")
 	computations          = counter("metric_computation_total", "Sizes that were computed for a metric, by its type.", "action", "error", "metric_type")
 	computationSeconds    = seconds("metric_computation_duration_seconds", "How long the size for a metric takes.", "action", "error", "metric_type")
-	autoscalers           = prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers", Help: "Autoscalers that there are."})
-	desiredReplicas       = prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: "desired_replicas", Help: "The size that an autoscaler decided for last."}, []string{"namespace", "hpa_name"})
+	autoscalers           = prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers", Help: "Number of autoscalers."})
+	desiredReplicas       = prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: "desired_replicas", Help: "Number of replicas of the last decision, by autoscaler."}, []string{"namespace", "hpa_name"})
 	registerMetrics       sync.Once
 )
 

@@ -17,10 +17,10 @@ const subsystem = "pv_collector"
 // kube-controller-manager's metrics of this controller, under its names.
 var (
 	assignments = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "retroactive_storageclass_total", Help: "Claims without a class that were to get the default one later.",
+		Name: "retroactive_storageclass_total", Help: "Attempts to set the default class of claims without a class.",
 	})
 	assignmentFaults = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "retroactive_storageclass_errors_total", Help: "Those of them that could not be written.",
+		Name: "retroactive_storageclass_errors_total", Help: "Failed attempts to set the default class of claims.",
 	})
 	totalVolumes   = describe("total_pv_count", "Volumes by plugin and mode.", "plugin_name", "volume_mode")
 	boundVolumes   = describe("bound_pv_count", "Volumes that are bound, by class.", "storage_class")

@@ -15,7 +15,7 @@ const subsystem = "resourceclaim_controller"
 // kube-controller-manager's metrics of this controller, under its names.
 var (
 	creations = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Subsystem: subsystem, Name: "creates_total", Help: "Claims that were to be made of templates, by success or failure and by access for administrators.",
+		Subsystem: subsystem, Name: "creates_total", Help: "Attempts to create claims from templates, by result and by administrator access.",
 	}, []string{"status", "admin_access"})
 	claimsDesc = prometheus.NewDesc(prometheus.BuildFQName("", subsystem, "resource_claims"),
 		"Claims by allocation, access for administrators, and source: resource_claim_template, extended_resource, or empty if a user made it.",

@@ -31,7 +31,7 @@ const longestWait = 10 * time.Minute
 var (
 	deletionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds",
-		Help: "How long after the end of its TTL a Job is deleted.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
+		Help: "Time between the end of the TTL of a Job and its deletion.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
 	})
 	registerMetrics sync.Once
 )

@@ -11,15 +11,15 @@ import (
 var (
 	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "pintle", Subsystem: "ingress", Name: "requests_total",
-		Help: "Requests by the namespace of their Ingress or route and the class of their status (2xx); without one where no rule matched.",
+		Help: "Requests, by namespace of the Ingress or route and by class of the status (2xx). The namespace is empty if no rule matched.",
 	}, []string{"namespace", "code"})
 	retries = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "pintle", Subsystem: "ingress", Name: "connection_failures_total",
-		Help: "Connections to endpoints that did not come about.",
+		Help: "Failed connections to endpoints.",
 	})
 	refusedConnections = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "pintle", Subsystem: "ingress", Name: "refused_connections_total",
-		Help: "Connections of clients that were closed at once, since there were too many.",
+		Help: "Client connections closed at once because of the limit.",
 	})
 )
 

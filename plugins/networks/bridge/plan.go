@@ -181,7 +181,7 @@ func (c *cluster) address(node *network.Node, ipv4 bool, local []netip.Addr) (vi
 		case slices.Contains(local, a):
 			fault = fmt.Sprintf("its address %s is this machine's", a)
 		case !a.IsGlobalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-			fault = fmt.Sprintf("its address %s is none of a machine", a)
+			fault = fmt.Sprintf("its address %s is not the address of a machine", a)
 		case among(c.all) || among(c.services) || among(c.own):
 			fault = fmt.Sprintf("its address %s is in a range of pods or services", a)
 		default:
