@@ -48,12 +48,12 @@ func newDoorkeeper(t *testing.T, data string) doorkeeper {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	script := fmt.Sprintf("#!/bin/sh\nuntil [ -e %s ]; do sleep 0.05; done\nexec \"$(dirname \"$0\")/real\"\n", d.open)
-	manifest, err := os.ReadFile("plugin/testdata/greeter/manifest.yaml")
+	text, err := os.ReadFile("plugin/testdata/greeter/manifest.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest = append(manifest, "\nartifacts: {files: [{path: real, digest: \"\"}]}\n"...)
-	for name, data := range map[string][]byte{"greeter": []byte(script), plugin.ManifestFile: manifest} {
+	text = append(text, "\nartifacts: {files: [{path: real, digest: \"\"}]}\n"...)
+	for name, data := range map[string][]byte{"greeter": []byte(script), manifest.File: text} {
 		if err := os.WriteFile(filepath.Join(bundle, name), data, 0o755); err != nil {
 			t.Fatal(err)
 		}

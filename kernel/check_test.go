@@ -9,6 +9,7 @@ import (
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // What a file says of plugins is checked with the file's own lines: names, and
@@ -20,7 +21,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "zones.wasm"), "\x00asm\x01\x00\x00\x00")
-	write(t, filepath.Join(dir, plugin.ManifestFile), `apiVersion: kernel.pintle.dev/v1alpha1
+	write(t, filepath.Join(dir, manifest.File), `apiVersion: kernel.pintle.dev/v1alpha1
 kind: PluginManifest
 name: zones
 version: 0.1.0
@@ -89,7 +90,7 @@ func TestCheckSplits(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "nodes"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, plugin.ManifestFile), `apiVersion: kernel.pintle.dev/v1alpha1
+	write(t, filepath.Join(dir, manifest.File), `apiVersion: kernel.pintle.dev/v1alpha1
 kind: PluginManifest
 name: nodes
 version: 0.1.0

@@ -19,6 +19,7 @@ import (
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/operate"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -31,16 +32,16 @@ func versionedBundle(t *testing.T, name, version string, broken bool) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile("plugin/testdata/greeter/manifest.yaml")
+	original, err := os.ReadFile("plugin/testdata/greeter/manifest.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(manifest), "name: greeter", "name: "+name, 1)
+	text := strings.Replace(string(original), "name: greeter", "name: "+name, 1)
 	text = strings.Replace(text, "version: 1.0.0", "version: "+version, 1)
 	if !strings.Contains(text, "version: "+version) {
-		t.Fatalf("the manifest has no version to replace:\n%s", manifest)
+		t.Fatalf("the manifest has no version to replace:\n%s", text)
 	}
-	if err := os.WriteFile(filepath.Join(dir, plugin.ManifestFile), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, manifest.File), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, name)
@@ -227,14 +228,14 @@ func TestBrokenBundleIsShown(t *testing.T) {
 		}
 		shownUntilRemoved(t, runKernel(t, data, "plugins: {directories: ["+folder+"], bundles: [{name: other}]}\n"), "twin", "twin", "is in bundle other and in bundle twin", false)
 	})
-	manifest := func(dir string) error { return overwrite(filepath.Join(dir, plugin.ManifestFile), "plugins: [") }
+	torn := func(dir string) error { return overwrite(filepath.Join(dir, manifest.File), "plugins: [") }
 	for name, c := range map[string]struct {
 		shown, enabled bool // before its files changed
 		spoil          func(dir string) error
 		plugin, fault  string
 	}{
-		"torn manifest":                   {false, false, manifest, "greeter", plugin.ManifestFile},
-		"torn manifest of shown plugins":  {true, false, manifest, "label", plugin.ManifestFile},
+		"torn manifest":                   {false, false, torn, "greeter", manifest.File},
+		"torn manifest of shown plugins":  {true, false, torn, "label", manifest.File},
 		"no artefact":                     {false, false, func(dir string) error { return os.Remove(filepath.Join(dir, "greeter")) }, "greeter", "no such file"},
 		"changed bytes, no other version": {true, true, func(dir string) error { return overwrite(filepath.Join(dir, "greeter"), "#!/bin/sh\nsleep 99\n") }, "label", "digest mismatch"},
 	} {

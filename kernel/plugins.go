@@ -21,6 +21,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/nodepart"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
@@ -183,8 +184,8 @@ func (k *Kernel) shareAuthority() error {
 	return nil
 }
 
-func limitsOf(l config.Limits) plugin.Limits {
-	out := plugin.Limits{CPU: l.CPU, CallsPerSecond: l.CallsPerSecond, PIDs: l.PIDs}
+func limitsOf(l config.Limits) manifest.Limits {
+	out := manifest.Limits{CPU: l.CPU, CallsPerSecond: l.CallsPerSecond, PIDs: l.PIDs}
 	if l.Memory > 0 {
 		out.Memory = l.Memory.String()
 	}

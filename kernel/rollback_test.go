@@ -16,6 +16,7 @@ import (
 
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/operate"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -24,7 +25,7 @@ import (
 func greeterOf(t *testing.T, version string, replace ...string) string {
 	t.Helper()
 	dir := versionedBundle(t, "greeter", version, false)
-	path := filepath.Join(dir, plugin.ManifestFile)
+	path := filepath.Join(dir, manifest.File)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/conformance"
@@ -46,7 +47,7 @@ func TestPluginDrive(t *testing.T) {
 		if err := plugin.Seal(t.Context(), filepath.Join(dir, "fits")); err != nil {
 			t.Fatal(err)
 		}
-		d := pluginDrive{Phase: "ask", Transport: plugin.TransportWASM, Bundle: filepath.Join(dir, "fits"), Cache: filepath.Join(dir, "cache"), Nodes: 50}
+		d := pluginDrive{Phase: "ask", Transport: manifest.TransportWASM, Bundle: filepath.Join(dir, "fits"), Cache: filepath.Join(dir, "cache"), Nodes: 50}
 		out, err := d.run(t.Context(), time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
@@ -116,16 +117,16 @@ func (w *pluginWorld) host(ctx context.Context, directories []string, use func(p
 	}
 	profile := &cfg.Profiles[0]
 	for _, dir := range directories {
-		m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
+		m, err := manifest.Read(filepath.Join(dir, manifest.File))
 		if err != nil {
 			return err
 		}
 		b := plugin.BundleConfig{Name: m.Name, Directory: dir, Transport: w.drive.Transport}
 		if w.drive.Transport == worker {
-			b.Transport, cfg.WASMWorker = plugin.TransportWASM, plugin.WASMWorkerAll
+			b.Transport, cfg.WASMWorker = manifest.TransportWASM, plugin.WASMWorkerAll
 		}
 		if m.Artifacts.WASM == nil {
-			b.Transport = plugin.TransportProcess
+			b.Transport = manifest.TransportProcess
 		}
 		cfg.Bundles = append(cfg.Bundles, b)
 		for _, e := range m.Plugins {
@@ -455,7 +456,7 @@ func (w *pluginWorld) many(ctx context.Context, out *pluginDriven) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	manifest, err := os.ReadFile(filepath.Join(w.drive.Bundle, plugin.ManifestFile))
+	original, err := os.ReadFile(filepath.Join(w.drive.Bundle, manifest.File))
 	if err != nil {
 		return err
 	}
@@ -467,7 +468,7 @@ func (w *pluginWorld) many(ctx context.Context, out *pluginDriven) error {
 		err := filepath.WalkDir(w.drive.Bundle, func(path string, d os.DirEntry, err error) error {
 			to := filepath.Join(at, strings.TrimPrefix(path, w.drive.Bundle))
 			switch {
-			case err != nil || d.Name() == plugin.ManifestFile:
+			case err != nil || d.Name() == manifest.File:
 				return err
 			case d.IsDir():
 				return os.MkdirAll(to, 0o755)
@@ -477,9 +478,9 @@ func (w *pluginWorld) many(ctx context.Context, out *pluginDriven) error {
 		if err != nil {
 			return err
 		}
-		text := strings.Replace(string(manifest), "name: many", "name: "+name, 1)
+		text := strings.Replace(string(original), "name: many", "name: "+name, 1)
 		text = strings.Replace(text, "name: Many000", fmt.Sprintf("name: Many%03d", i), 1)
-		if err := os.WriteFile(filepath.Join(at, plugin.ManifestFile), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(at, manifest.File), []byte(text), 0o644); err != nil {
 			return err
 		}
 		list = append(list, at)

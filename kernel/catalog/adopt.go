@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // Adopt copies a lock file from where it was to where it belongs, if nothing is there
@@ -31,7 +31,7 @@ func Adopt(cfg Config, former string) (taken bool, err error) {
 	c := &Catalog{cfg: cfg}
 	for i := range lock.Bundles {
 		b := &lock.Bundles[i]
-		if _, err := os.Stat(filepath.Join(c.folder(b.Version.Digest), plugin.ManifestFile)); err != nil {
+		if _, err := os.Stat(filepath.Join(c.folder(b.Version.Digest), manifest.File)); err != nil {
 			return false, fmt.Errorf("bundle %s is not in the catalog %s", b.Name, cfg.Directory)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 )
 
@@ -174,9 +175,9 @@ func (c *Catalog) originFile(digest string) string {
 }
 
 // check compares a version of the lock with the catalog.
-func (c *Catalog) check(name string, v *Version) (dir string, m *plugin.Manifest, err error) {
+func (c *Catalog) check(name string, v *Version) (dir string, m *manifest.Manifest, err error) {
 	dir = c.folder(v.Digest)
-	path := filepath.Join(dir, plugin.ManifestFile)
+	path := filepath.Join(dir, manifest.File)
 	data, err := readBounded(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Not fs.ErrNotExist to others, who would look elsewhere: what is locked counts.
@@ -190,7 +191,7 @@ func (c *Catalog) check(name string, v *Version) (dir string, m *plugin.Manifest
 		return "", nil, fmt.Errorf("plugin bundle %s %s: %s has digest %s, %s wants %s: %w; it was changed after it was installed: install it again",
 			name, v.Version, path, got, c.cfg.LockFile, v.Digest, ErrDigest)
 	}
-	if m, err = plugin.ParseManifest(path, data); err != nil {
+	if m, err = manifest.Parse(path, data); err != nil {
 		return "", nil, err
 	}
 	// A lock that was written by hand may say otherwise than the bundle.
@@ -222,9 +223,9 @@ func (c *Catalog) check(name string, v *Version) (dir string, m *plugin.Manifest
 	return dir, m, nil
 }
 
-func checkFile(name, dir string, a *plugin.Artifact) error {
+func checkFile(name, dir string, a *manifest.Artifact) error {
 	path := filepath.Join(dir, filepath.FromSlash(a.Path))
-	got, err := plugin.FileDigest(path)
+	got, err := manifest.FileDigest(path)
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: %w; install it again", name, err)
 	}
@@ -307,14 +308,14 @@ func (c *Catalog) List() ([]Entry, error) {
 		if e.Bytes, err = sizeOf(e.Directory); err != nil {
 			return nil, fmt.Errorf("plugin catalog: %w", err)
 		}
-		path := filepath.Join(e.Directory, plugin.ManifestFile)
+		path := filepath.Join(e.Directory, manifest.File)
 		data, err := readBounded(path, 1<<20)
 		if err == nil && digestOf(data) != digest {
 			err = fmt.Errorf("%s has digest %s, want %s: %w", path, digestOf(data), digest, ErrDigest)
 		}
-		var m *plugin.Manifest
+		var m *manifest.Manifest
 		if err == nil {
-			m, err = plugin.ParseManifest(path, data)
+			m, err = manifest.Parse(path, data)
 		}
 		if err != nil {
 			e.Fault = err.Error()

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -147,14 +148,14 @@ func TestInstallFromFolder(t *testing.T) {
 
 func TestInstallForeignPlatform(t *testing.T) {
 	dir := bundle(t, "1.0.0")
-	manifest := filepath.Join(dir, "manifest.yaml")
+	path := filepath.Join(dir, "manifest.yaml")
 	text := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: quiet\nversion: 1.0.0\nplugins:\n- {name: Quiet, kind: predicate}\n" +
 		"artifacts:\n  platforms:\n    plan9/mips: {path: quiet-linux-arm64, digest: " + digestOf([]byte("arm of 1.0.0")) + "}\n"
-	if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_, err := newCatalog(t, PolicyOff).Install(t.Context(), dir, InstallOptions{})
-	if err == nil || !strings.Contains(err.Error(), "has no build for "+plugin.Platform()+"; it has: plan9/mips") {
+	if err == nil || !strings.Contains(err.Error(), "has no build for "+manifest.Platform()+"; it has: plan9/mips") {
 		t.Error(err)
 	}
 }
@@ -277,7 +278,7 @@ func TestVersionsSideBySide(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
+		m, err := manifest.Read(filepath.Join(dir, manifest.File))
 		if err != nil || m.Version != want {
 			t.Errorf("version %q digest %q is %s, %v; want %s", version, digest, m.Version, err, want)
 		}

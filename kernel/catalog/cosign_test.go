@@ -11,11 +11,11 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/registry/remote"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"oras.land/oras-go/v2"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // update has cosign sign anew what TestCosignFixture reads.
@@ -147,7 +147,7 @@ func TestCosignFixture(t *testing.T) {
 				"changed payload": {image, []Signature{changed}, []*PublicKey{key}, "by none of the 1 known keys"},
 				"another image":   {other, signatures, []*PublicKey{key}, "is over " + desc.Digest.String()},
 			} {
-				got, err := verify(&plugin.Manifest{Name: "quiet"}, "", v.image, v.signatures, v.keys, time.Now())
+				got, err := verify(&manifest.Manifest{Name: "quiet"}, "", v.image, v.signatures, v.keys, time.Now())
 				if v.says != "" {
 					wants(t, err, ErrSignature, v.says)
 				} else if err != nil || got.Key != key.ID || got.Expires != nil {

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 	// taken, a version is a lower one, rights are asked for.
 	ErrOperator = errors.New("not installed")
 	// ErrDigest marks bytes that are others than were pinned.
-	ErrDigest = plugin.ErrDigest
+	ErrDigest = manifest.ErrDigest
 )
 
 // absent is a bundle, or a version of it, that the lock does not name. It is

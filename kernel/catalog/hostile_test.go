@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // entry is one of a tarball made by hand.
@@ -159,19 +159,19 @@ func TestHostileTarballs(t *testing.T) {
 
 // TestTarballDropsModes: owner, setuid and the like are not taken over.
 func TestTarballDropsModes(t *testing.T) {
-	manifest := goodManifest("  process: {path: quiet, digest: " + digestOf([]byte("x")) + "}\n")
+	text := goodManifest("  process: {path: quiet, digest: " + digestOf([]byte("x")) + "}\n")
 	process := regular("quiet", "x")
 	process.Mode, process.Uid = 0o6777, 12345
 	c := newCatalog(t, PolicyOff)
 	path := filepath.Join(t.TempDir(), "quiet.tar")
-	if err := os.WriteFile(path, tarOf(t, regular("./quiet/manifest.yaml", manifest), regular("quiet/quiet.wasm", emptyModule), entry{process.Header, "x"}), 0o600); err != nil {
+	if err := os.WriteFile(path, tarOf(t, regular("./quiet/manifest.yaml", text), regular("quiet/quiet.wasm", emptyModule), entry{process.Header, "x"}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Install(t.Context(), path, InstallOptions{}); err == nil {
 		t.Error("the process lies outside of the only folder")
 	}
 	process.Name = "quiet/quiet"
-	if err := os.WriteFile(path, tarOf(t, regular("./quiet/manifest.yaml", manifest), regular("quiet/quiet.wasm", emptyModule), entry{process.Header, "x"}), 0o600); err != nil {
+	if err := os.WriteFile(path, tarOf(t, regular("./quiet/manifest.yaml", text), regular("quiet/quiet.wasm", emptyModule), entry{process.Header, "x"}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := install(t, c, path)
@@ -330,7 +330,7 @@ func FuzzTarball(f *testing.F) {
 		p, err := Open(t.Context(), Standard, dir, SourceOptions{Stdin: bytes.NewReader(data), limits: &small})
 		if err == nil {
 			for _, a := range needed(p.Manifest, "", true) {
-				if got, err := plugin.FileDigest(filepath.Join(p.Directory, a.Path)); err != nil || got != a.Digest {
+				if got, err := manifest.FileDigest(filepath.Join(p.Directory, a.Path)); err != nil || got != a.Digest {
 					t.Errorf("%s: %s, %v", a.Path, got, err)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // Media types of a bundle in a registry.
@@ -31,7 +31,7 @@ const maxImageBytes = 4 << 20
 
 // imageOf is the OCI manifest of a package with all its files: the same bytes
 // for the same package, wherever it lies.
-func imageOf(m *plugin.Manifest, manifest []byte, files map[string]file) ([]byte, error) {
+func imageOf(m *manifest.Manifest, text []byte, files map[string]file) ([]byte, error) {
 	platforms := map[string][]string{}
 	for platform, a := range m.Artifacts.Platforms {
 		platforms[a.Path] = append(platforms[a.Path], platform)
@@ -40,10 +40,10 @@ func imageOf(m *plugin.Manifest, manifest []byte, files map[string]file) ([]byte
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
 		ArtifactType: typeArtifact, Config: ocispec.DescriptorEmptyJSON,
 		Layers: []ocispec.Descriptor{{
-			MediaType: typeManifest, Digest: digest.FromBytes(manifest), Size: int64(len(manifest)),
-			Annotations: map[string]string{ocispec.AnnotationTitle: plugin.ManifestFile},
+			MediaType: typeManifest, Digest: digest.FromBytes(text), Size: int64(len(text)),
+			Annotations: map[string]string{ocispec.AnnotationTitle: manifest.File},
 		}},
-		Annotations: notesOf(m, manifest),
+		Annotations: notesOf(m, text),
 	}
 	for _, a := range needed(m, "", true) {
 		f, ok := files[a.Path]
@@ -68,18 +68,18 @@ func imageOf(m *plugin.Manifest, manifest []byte, files map[string]file) ([]byte
 	return json.Marshal(image)
 }
 
-func notesOf(m *plugin.Manifest, manifest []byte) map[string]string {
+func notesOf(m *manifest.Manifest, text []byte) map[string]string {
 	return map[string]string{
-		ocispec.AnnotationTitle: m.Name, ocispec.AnnotationVersion: m.Version, noteDigest: digestOf(manifest),
+		ocispec.AnnotationTitle: m.Name, ocispec.AnnotationVersion: m.Version, noteDigest: digestOf(text),
 	}
 }
 
 // plainImageOf is an image that every registry takes: one layer, which is the
 // tarball of the package.
-func plainImageOf(m *plugin.Manifest, manifest []byte, tarball, config ocispec.Descriptor) ([]byte, error) {
+func plainImageOf(m *manifest.Manifest, text []byte, tarball, config ocispec.Descriptor) ([]byte, error) {
 	return json.Marshal(ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		Config: config, Layers: []ocispec.Descriptor{tarball}, Annotations: notesOf(m, manifest),
+		Config: config, Layers: []ocispec.Descriptor{tarball}, Annotations: notesOf(m, text),
 	})
 }
 
@@ -112,11 +112,11 @@ func namedBundle(data []byte) (string, error) {
 		return d, nil
 	}
 	for _, l := range image.Layers {
-		if l.Annotations[ocispec.AnnotationTitle] == plugin.ManifestFile {
+		if l.Annotations[ocispec.AnnotationTitle] == manifest.File {
 			return l.Digest.String(), nil
 		}
 	}
-	return "", refused("its OCI manifest names no %s: neither annotation %s nor a layer of that title", plugin.ManifestFile, noteDigest)
+	return "", refused("its OCI manifest names no %s: neither annotation %s nor a layer of that title", manifest.File, noteDigest)
 }
 
 // isTarball reports whether a layer is a tarball, compressed or not.
@@ -125,4 +125,4 @@ func isTarball(mediaType string) bool {
 }
 
 // words of a bundle for messages: its name and version.
-func words(m *plugin.Manifest) string { return fmt.Sprintf("plugin bundle %s %s", m.Name, m.Version) }
+func words(m *manifest.Manifest) string { return fmt.Sprintf("plugin bundle %s %s", m.Name, m.Version) }

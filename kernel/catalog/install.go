@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // InstallOptions say how a bundle is installed.
@@ -131,8 +132,8 @@ func (c *Catalog) install(ctx context.Context, source string, o InstallOptions) 
 	if o.Digest != "" && p.Digest != o.Digest {
 		return nil, v, fmt.Errorf("%s from %s: it has digest %s, want %s: %w; the package was changed: install it anew to take it", words(m), source, p.Digest, o.Digest, ErrDigest)
 	}
-	if m.Artifacts.WASM == nil && m.Artifacts.ProcessFor(plugin.Platform()) == nil {
-		return nil, v, fmt.Errorf("%s: it has no build for %s; it has: %s", words(m), plugin.Platform(), strings.Join(slices.Sorted(maps.Keys(m.Artifacts.Platforms)), ", "))
+	if m.Artifacts.WASM == nil && m.Artifacts.ProcessFor(manifest.Platform()) == nil {
+		return nil, v, fmt.Errorf("%s: it has no build for %s; it has: %s", words(m), manifest.Platform(), strings.Join(slices.Sorted(maps.Keys(m.Artifacts.Platforms)), ", "))
 	}
 	reference := referenceOf(source)
 	verified, err := c.trust(p, reference)
@@ -198,19 +199,19 @@ func (c *Catalog) trust(p *Package, reference string) (*Verified, error) {
 // whole reports what of an installed bundle is missing or changed: everything
 // that this platform needs is read.
 func (c *Catalog) whole(name, dir string) error {
-	data, err := readBounded(filepath.Join(dir, plugin.ManifestFile), 1<<20)
+	data, err := readBounded(filepath.Join(dir, manifest.File), 1<<20)
 	if err != nil {
 		return err
 	}
 	if got, want := digestOf(data), "sha256:"+filepath.Base(dir); got != want {
 		return fmt.Errorf("plugin bundle %s: %s has digest %s, want %s: %w; it was changed after it was installed: install it again",
-			name, filepath.Join(dir, plugin.ManifestFile), got, want, ErrDigest)
+			name, filepath.Join(dir, manifest.File), got, want, ErrDigest)
 	}
-	m, err := plugin.ParseManifest(filepath.Join(dir, plugin.ManifestFile), data)
+	m, err := manifest.Parse(filepath.Join(dir, manifest.File), data)
 	if err != nil {
 		return err
 	}
-	for _, a := range needed(m, plugin.Platform(), false) {
+	for _, a := range needed(m, manifest.Platform(), false) {
 		if err := checkFile(m.Name, dir, &a); err != nil {
 			return err
 		}
@@ -219,7 +220,7 @@ func (c *Catalog) whole(name, dir string) error {
 }
 
 // settle makes a staged bundle read-only and durable.
-func settle(m *plugin.Manifest, dir string) error {
+func settle(m *manifest.Manifest, dir string) error {
 	var folders []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

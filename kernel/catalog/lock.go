@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // The identity of the lock file's format.
@@ -74,7 +74,7 @@ type Version struct {
 }
 
 // versionOf is what a lock says of a bundle.
-func versionOf(m *plugin.Manifest, digest, source string) Version {
+func versionOf(m *manifest.Manifest, digest, source string) Version {
 	v := Version{Version: m.Version, Digest: digest, Source: source, Artifacts: map[string]string{}}
 	if a := m.Artifacts.WASM; a != nil {
 		v.Artifacts["wasm"] = a.Digest

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // PackOptions say how a bundle is packed.
@@ -108,11 +108,11 @@ func (p *Package) tarball(ctx context.Context, w io.Writer, progress func(string
 		_, err := io.Copy(t, &counted{ctx: ctx, r: r})
 		return err
 	}
-	data, err := os.ReadFile(filepath.Join(p.Directory, plugin.ManifestFile))
+	data, err := os.ReadFile(filepath.Join(p.Directory, manifest.File))
 	if err != nil {
 		return err
 	}
-	if err := add(plugin.ManifestFile, 0o644, int64(len(data)), bytes.NewReader(data)); err != nil {
+	if err := add(manifest.File, 0o644, int64(len(data)), bytes.NewReader(data)); err != nil {
 		return err
 	}
 	list := needed(p.Manifest, "", true)

@@ -12,17 +12,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // Asked is a package whose installation an operator is asked about.
 type Asked struct {
-	Manifest *plugin.Manifest
+	Manifest *manifest.Manifest
 	Digest   string
 	// Signature is the one that counts, or nil.
 	Signature *Verified
 	// Current is the bundle that it would take the place of, or nil.
-	Current *plugin.Manifest
+	Current *manifest.Manifest
 }
 
 // unsaid says that an operator has to say more.
@@ -79,10 +79,10 @@ func (c *Catalog) permitted(p *Package, verified *Verified, o *InstallOptions) e
 // current is the manifest of the bundle that a name stands for now, and what the
 // lock says of it where it is an installed one; nil where there is none. lying is
 // its folder in plugins.directories.
-func (c *Catalog) current(name, lying string, lock *Lock) (*plugin.Manifest, *Locked, error) {
+func (c *Catalog) current(name, lying string, lock *Lock) (*manifest.Manifest, *Locked, error) {
 	locked := lock.Bundle(name)
 	if lying != "" && (locked == nil || !locked.Version.Replaces) {
-		m, err := plugin.ReadManifest(filepath.Join(lying, plugin.ManifestFile))
+		m, err := manifest.Read(filepath.Join(lying, manifest.File))
 		return m, nil, err
 	}
 	if locked == nil {
@@ -122,7 +122,7 @@ func (c *Catalog) Inspect(ctx context.Context, source string, o SourceOptions) (
 
 // newer refuses a version that is lower than the one in use, or cannot be told
 // from a lower one.
-func newer(m *plugin.Manifest, before string) error {
+func newer(m *manifest.Manifest, before string) error {
 	if m.Version == before {
 		return nil
 	}
@@ -153,7 +153,7 @@ func parseVersion(text string) (*version.Version, error) {
 func (c *Catalog) lying(name string) (string, error) {
 	for _, dir := range c.cfg.Directories {
 		path := filepath.Join(dir, name)
-		switch _, err := os.Stat(filepath.Join(path, plugin.ManifestFile)); {
+		switch _, err := os.Stat(filepath.Join(path, manifest.File)); {
 		case err == nil:
 			return path, nil
 		case !errors.Is(err, fs.ErrNotExist):
@@ -166,11 +166,11 @@ func (c *Catalog) lying(name string) (string, error) {
 // names refuses a package of which a name is another bundle's, or that of a plugin
 // of another bundle that is installed or that the configuration names: the API
 // knows plugins and bundles by their names.
-func (c *Catalog) names(m *plugin.Manifest, lock *Lock) error {
-	has := func(m *plugin.Manifest, name string) bool {
-		return slices.ContainsFunc(m.Plugins, func(e plugin.Entry) bool { return e.Name == name })
+func (c *Catalog) names(m *manifest.Manifest, lock *Lock) error {
+	has := func(m *manifest.Manifest, name string) bool {
+		return slices.ContainsFunc(m.Plugins, func(e manifest.Entry) bool { return e.Name == name })
 	}
-	check := func(other *plugin.Manifest, where string) error {
+	check := func(other *manifest.Manifest, where string) error {
 		for i := range m.Plugins {
 			if e := &m.Plugins[i]; has(other, e.Name) {
 				return unsaid("%s: its plugin %s is also in bundle %s, which %s; load one of them: pintle plugin remove, or take it out of the configuration", words(m), e.Name, other.Name, where)
@@ -207,7 +207,7 @@ func (c *Catalog) names(m *plugin.Manifest, lock *Lock) error {
 		}
 	}
 	for _, name := range c.cfg.Bundles {
-		if b, err := plugin.Find(c.cfg.Directories, name); err == nil && name != m.Name {
+		if b, err := manifest.Find(c.cfg.Directories, name); err == nil && name != m.Name {
 			if err := check(b.Manifest, "the configuration names"); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // made writes and seals a bundle of some plugins below dir.
@@ -21,7 +22,7 @@ func made(t testing.TB, dir, name, version, more string, plugins ...string) stri
 	for _, p := range plugins {
 		text += "- {name: " + p + ", kind: proxy}\n"
 	}
-	for file, text := range map[string]string{plugin.ManifestFile: text, name: "#!/bin/sh\necho " + version + "\n"} {
+	for file, text := range map[string]string{manifest.File: text, name: "#!/bin/sh\necho " + version + "\n"} {
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +228,7 @@ func TestSignedUnderAnotherName(t *testing.T) {
 		})
 	}
 	// What was signed as other, at the place of quiet.
-	m, err := plugin.ReadManifest(filepath.Join(other, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(other, manifest.File))
 	if err != nil {
 		t.Fatal(err)
 	}

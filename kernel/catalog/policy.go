@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // Policy says what becomes of a bundle whose signature does not count.
@@ -19,7 +19,7 @@ const (
 
 // judge applies the policy to a bundle; reference is what was asked for of a
 // registry, or empty.
-func (c *Catalog) judge(m *plugin.Manifest, reference string, image []byte, signatures []Signature) (*Verified, error) {
+func (c *Catalog) judge(m *manifest.Manifest, reference string, image []byte, signatures []Signature) (*Verified, error) {
 	if c.cfg.Policy == PolicyOff {
 		return nil, nil
 	}

@@ -22,7 +22,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // Push packs the bundle of a folder into a registry, under a tag. One that
@@ -140,12 +140,12 @@ func (p *Package) pushPlain(ctx context.Context, repo *remote.Repository, o *Pac
 	if err != nil {
 		return err
 	}
-	manifest, err := os.ReadFile(filepath.Join(p.Directory, plugin.ManifestFile))
+	text, err := os.ReadFile(filepath.Join(p.Directory, manifest.File))
 	if err != nil {
 		return err
 	}
 	configured := descriptor(ocispec.MediaTypeImageConfig, config)
-	if p.Image, err = plainImageOf(p.Manifest, manifest, layer, configured); err != nil {
+	if p.Image, err = plainImageOf(p.Manifest, text, layer, configured); err != nil {
 		return err
 	}
 	if err := pushBytes(ctx, repo, configured, config); err != nil {
@@ -213,7 +213,7 @@ func (p *Package) pushSignature(ctx context.Context, repo *remote.Repository, o 
 		return err
 	}
 	configured := descriptor(ocispec.MediaTypeImageConfig, config)
-	manifest, err := json.Marshal(ocispec.Manifest{
+	text, err := json.Marshal(ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: configured, Layers: layers,
 	})
 	if err != nil {
@@ -222,5 +222,5 @@ func (p *Package) pushSignature(ctx context.Context, repo *remote.Repository, o 
 	if err := errors.Join(pushBytes(ctx, repo, configured, config), pushBytes(ctx, repo, layer, s.Payload)); err != nil {
 		return err
 	}
-	return repo.Manifests().PushReference(ctx, descriptor(ocispec.MediaTypeImageManifest, manifest), bytes.NewReader(manifest), tag)
+	return repo.Manifests().PushReference(ctx, descriptor(ocispec.MediaTypeImageManifest, text), bytes.NewReader(text), tag)
 }

@@ -21,7 +21,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/credentials"
 	"oras.land/oras-go/v2/registry/remote/retry"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // repository is one of a registry, with the credentials of docker's
@@ -98,7 +98,7 @@ func (p *Package) fromRegistry(ctx context.Context, s *stage, reference string, 
 	if d, err := namedBundle(data); err != nil {
 		return err
 	} else if d != p.Digest {
-		return fmt.Errorf("%w: its OCI manifest names %s, its %s has digest %s: %w", ErrPackage, d, plugin.ManifestFile, p.Digest, ErrDigest)
+		return fmt.Errorf("%w: its OCI manifest names %s, its %s has digest %s: %w", ErrPackage, d, manifest.File, p.Digest, ErrDigest)
 	}
 	o.tell("signatures", 0, 0)
 	p.Signatures, p.unread = fetchSignatures(ctx, repo, desc)
@@ -137,21 +137,21 @@ func (p *Package) fromLayers(ctx context.Context, s *stage, repo *remote.Reposit
 		}
 		titled[title] = l
 	}
-	first, ok := titled[plugin.ManifestFile]
+	first, ok := titled[manifest.File]
 	if !ok {
-		return refused("it has no layer %s; is it a plugin?", plugin.ManifestFile)
+		return refused("it has no layer %s; is it a plugin?", manifest.File)
 	}
 	if first.Size > 1<<20 {
-		return refused("%s is larger than %d bytes", plugin.ManifestFile, 1<<20)
+		return refused("%s is larger than %d bytes", manifest.File, 1<<20)
 	}
-	manifest, err := fetchSmall(ctx, repo, first, 1<<20)
+	text, err := fetchSmall(ctx, repo, first, 1<<20)
 	if err != nil {
 		return err
 	}
-	if err := p.read(manifest); err != nil {
+	if err := p.read(text); err != nil {
 		return err
 	}
-	if _, err := s.add(plugin.ManifestFile, bytes.NewReader(manifest), 0o644); err != nil {
+	if _, err := s.add(manifest.File, bytes.NewReader(text), 0o644); err != nil {
 		return err
 	}
 	for _, a := range needed(p.Manifest, "", true) {
@@ -163,7 +163,7 @@ func (p *Package) fromLayers(ctx context.Context, s *stage, repo *remote.Reposit
 			return err
 		}
 	}
-	list := needed(p.Manifest, plugin.Platform(), o.All)
+	list := needed(p.Manifest, manifest.Platform(), o.All)
 	var total, before int64
 	for _, a := range list {
 		if size := titled[a.Path].Size; size < 0 || size > s.limits.bytes-total {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // registryOf starts a registry on loopback and returns its host and port; wrap
@@ -66,7 +66,7 @@ func TestRegistry(t *testing.T) {
 	if got.Artifacts["process/linux/arm64"] != arm {
 		t.Errorf("artifacts %v", got.Artifacts)
 	}
-	if plugin.Platform() != "linux/arm64" && strings.Contains(strings.Join(fetched, " "), arm) {
+	if manifest.Platform() != "linux/arm64" && strings.Contains(strings.Join(fetched, " "), arm) {
 		t.Error("the build for another platform was fetched")
 	}
 	if _, err := c.Find("quiet", "", ""); err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"oras.land/oras-go/v2/registry"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // What cosign writes.
@@ -180,7 +180,7 @@ const (
 // and by the repository that was signed, or "". Whoever serves a registry may
 // answer with another bundle that has a signature of the same key. A reference in
 // the form of a digest was compared already.
-func (s *Signature) misnamed(m *plugin.Manifest, reference string) string {
+func (s *Signature) misnamed(m *manifest.Manifest, reference string) string {
 	signed := ""
 	if s.Type == "" {
 		var p simpleSigning
@@ -223,7 +223,7 @@ type Verified struct {
 }
 
 // verify finds a signature over image by one of the keys.
-func verify(m *plugin.Manifest, reference string, image []byte, signatures []Signature, keys []*PublicKey, now time.Time) (*Verified, error) {
+func verify(m *manifest.Manifest, reference string, image []byte, signatures []Signature, keys []*PublicKey, now time.Time) (*Verified, error) {
 	best, text := faultMissing, "it has no signature; ask its author for a signed package (pintle plugin package --sign-key)"
 	fault := func(how int, format string, args ...any) {
 		if how > best {

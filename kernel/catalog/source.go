@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"oras.land/oras-go/v2/registry"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
@@ -55,7 +55,7 @@ func (o *SourceOptions) tell(step string, done, total int64) {
 // and compared with its manifest.
 type Package struct {
 	Directory string
-	Manifest  *plugin.Manifest
+	Manifest  *manifest.Manifest
 	// Digest is that of manifest.yaml, and so the bundle's.
 	Digest string
 	// Source is where it came from, with a registry's digest.
@@ -160,7 +160,7 @@ func Open(ctx context.Context, source, dir string, o SourceOptions) (_ *Package,
 // read parses the manifest of the package.
 func (p *Package) read(data []byte) (err error) {
 	p.Digest = digestOf(data)
-	if p.Manifest, err = plugin.ParseManifest(plugin.ManifestFile, data); err != nil {
+	if p.Manifest, err = manifest.Parse(manifest.File, data); err != nil {
 		// Of many faults the first is enough: nobody here can mend them.
 		first, rest, more := strings.Cut(err.Error(), "\n")
 		if more {
@@ -175,7 +175,7 @@ func (p *Package) read(data []byte) (err error) {
 }
 
 // compare holds what came against what the manifest pins.
-func (p *Package) compare(a plugin.Artifact, got string) error {
+func (p *Package) compare(a manifest.Artifact, got string) error {
 	if got != a.Digest {
 		return fmt.Errorf("%w: %s has digest %s, its manifest wants %s: %w", ErrPackage, a.Path, got, a.Digest, ErrDigest)
 	}
@@ -189,29 +189,29 @@ func (p *Package) fromFolder(ctx context.Context, s *stage, dir string, o *Sourc
 		return err
 	}
 	defer root.Close()
-	manifest, err := readEntry(root, plugin.ManifestFile, 1<<20)
+	text, err := readEntry(root, manifest.File, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the folder has no %s; name the folder of a bundle", plugin.ManifestFile)
+		return fmt.Errorf("the folder has no %s; name the folder of a bundle", manifest.File)
 	}
 	if err != nil {
 		return err
 	}
 	built, err := readEntry(root, sealed.File, sealed.MaxBytes)
 	if err == nil {
-		manifest, err = sealed.Join(manifest, built)
+		text, err = sealed.Join(text, built)
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := p.read(manifest); err != nil {
+	if err := p.read(text); err != nil {
 		return err
 	}
-	if _, err := s.add(plugin.ManifestFile, strings.NewReader(string(manifest)), 0o644); err != nil {
+	if _, err := s.add(manifest.File, strings.NewReader(string(text)), 0o644); err != nil {
 		return err
 	}
-	list := needed(p.Manifest, plugin.Platform(), true)
+	list := needed(p.Manifest, manifest.Platform(), true)
 	for i, a := range list {
 		o.tell("read", int64(i), int64(len(list)))
 		if err := p.copyEntry(ctx, s, root, a); err != nil {
@@ -228,11 +228,11 @@ func (p *Package) fromFolder(ctx context.Context, s *stage, dir string, o *Sourc
 		return err
 	}
 	p.files = s.files
-	p.Image, err = imageOf(p.Manifest, manifest, s.files)
+	p.Image, err = imageOf(p.Manifest, text, s.files)
 	return err
 }
 
-func (p *Package) copyEntry(ctx context.Context, s *stage, root *os.Root, a plugin.Artifact) error {
+func (p *Package) copyEntry(ctx context.Context, s *stage, root *os.Root, a manifest.Artifact) error {
 	in, err := openRegular(root, a.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return refused("its manifest names %s, which is not in it", a.Path)
@@ -338,11 +338,11 @@ func (p *Package) fromTar(ctx context.Context, s *stage, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := readEntry(all.root, path.Join(prefix, plugin.ManifestFile), 1<<20)
+	text, err := readEntry(all.root, path.Join(prefix, manifest.File), 1<<20)
 	if err != nil {
 		return err
 	}
-	if err := p.read(manifest); err != nil {
+	if err := p.read(text); err != nil {
 		return err
 	}
 	take := func(name string) error {
@@ -353,7 +353,7 @@ func (p *Package) fromTar(ctx context.Context, s *stage, in io.Reader) error {
 		}
 		return os.Rename(from, to)
 	}
-	if err := take(plugin.ManifestFile); err != nil {
+	if err := take(manifest.File); err != nil {
 		return err
 	}
 	for _, a := range needed(p.Manifest, "", true) {
@@ -379,24 +379,24 @@ func (p *Package) fromTar(ctx context.Context, s *stage, in io.Reader) error {
 		}
 	}
 	p.files = s.files
-	p.Image, err = imageOf(p.Manifest, manifest, s.files)
+	p.Image, err = imageOf(p.Manifest, text, s.files)
 	return err
 }
 
 // prefixOf is the folder of a tarball in which the manifest lies: its root, or
 // the only folder there.
 func prefixOf(files map[string]file) (string, error) {
-	if _, ok := files[plugin.ManifestFile]; ok {
+	if _, ok := files[manifest.File]; ok {
 		return ".", nil
 	}
 	var found []string
 	for name := range files {
-		if dir, base := path.Split(name); base == plugin.ManifestFile && strings.Count(dir, "/") == 1 {
+		if dir, base := path.Split(name); base == manifest.File && strings.Count(dir, "/") == 1 {
 			found = append(found, path.Clean(dir))
 		}
 	}
 	if len(found) != 1 {
-		return "", refused("it has no %s at its root", plugin.ManifestFile)
+		return "", refused("it has no %s at its root", manifest.File)
 	}
 	return found[0], nil
 }

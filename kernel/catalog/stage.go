@@ -14,7 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // What a package may be at most.
@@ -135,13 +135,13 @@ func digestOf(data []byte) string {
 
 // needed are the artefacts without which a bundle is of no use to a platform;
 // with all set, every artefact that the manifest names. Each path is there once.
-func needed(m *plugin.Manifest, platform string, all bool) []plugin.Artifact {
+func needed(m *manifest.Manifest, platform string, all bool) []manifest.Artifact {
 	a := m.Artifacts
 	if !all {
-		mine := plugin.Artifacts{WASM: a.WASM, Process: a.ProcessFor(platform), Files: a.Files}
+		mine := manifest.Artifacts{WASM: a.WASM, Process: a.ProcessFor(platform), Files: a.Files}
 		a = mine
 	}
-	var out []plugin.Artifact
+	var out []manifest.Artifact
 	seen := map[string]bool{}
 	for _, x := range a.All() {
 		if !seen[x.Path] {
@@ -153,7 +153,7 @@ func needed(m *plugin.Manifest, platform string, all bool) []plugin.Artifact {
 }
 
 // executable reports whether a path is one of the process builds.
-func executable(m *plugin.Manifest, name string) bool {
+func executable(m *manifest.Manifest, name string) bool {
 	if p := m.Artifacts.Process; p != nil && p.Path == name {
 		return true
 	}

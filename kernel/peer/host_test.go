@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
@@ -66,11 +67,11 @@ func build(t *testing.T) *set {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile(filepath.Join("../../plugins", bundle, plugin.ManifestFile))
+	text, err := os.ReadFile(filepath.Join("../../plugins", bundle, manifest.File))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, plugin.ManifestFile), manifest, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, manifest.File), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-o", filepath.Join(dir, bundle+".wasm"), "pintle.dev/pintle/plugins/"+bundle)
@@ -165,7 +166,7 @@ func (s *set) serve(t *testing.T, config []pluginConfig) *served {
 	t.Helper()
 	host, err := plugin.New(plugin.Config{
 		Directories: []string{s.directory}, Modules: s.modules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
-		Bundles: []plugin.BundleConfig{{Name: bundle, Transport: plugin.TransportWASM}}, Profiles: []plugin.Profile{s.profile(config)},
+		Bundles: []plugin.BundleConfig{{Name: bundle, Transport: manifest.TransportWASM}}, Profiles: []plugin.Profile{s.profile(config)},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("%s: %v", config, err)

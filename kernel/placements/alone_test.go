@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // processorTime is what this process used; on a machine that does other things
@@ -30,7 +31,7 @@ func processorTime(b *testing.B) time.Duration {
 // fixed number of pods: -benchtime 20000x.
 func BenchmarkAlone(b *testing.B) {
 	directory := build(b)
-	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		for _, shapes := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%s/shapes=%d", transport, shapes), func(b *testing.B) {
 				c := &cases{}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // absurd are pods that nobody should write, by what is wrong with them, and whether
@@ -99,7 +99,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 			placed++
 		}
 	}
-	s := start(t, directory, plugin.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
+	s := start(t, directory, manifest.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 	defer s.stop()
 	eventually := func(what string, ok func() bool) {
 		t.Helper()

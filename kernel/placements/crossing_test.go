@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -17,7 +18,7 @@ func BenchmarkCrossing(b *testing.B) {
 	directory := build(b)
 	host, err := plugin.New(plugin.Config{
 		Directories: []string{directory}, Modules: testModules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
-		Bundles:  []plugin.BundleConfig{{Name: "classic", Transport: plugin.TransportWASM}},
+		Bundles:  []plugin.BundleConfig{{Name: "classic", Transport: manifest.TransportWASM}},
 		Profiles: []plugin.Profile{{SchedulerName: profile.SchedulerName, Predicates: profile.Predicates, Priorities: profile.Priorities[:4]}},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

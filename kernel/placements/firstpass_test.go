@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkFirstPass(b *testing.B) {
 	directory := buildBundle(b, "modern")
 	host, err := plugin.New(plugin.Config{
 		Directories: []string{directory}, Modules: testModules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
-		Bundles: []plugin.BundleConfig{{Name: "modern", Transport: plugin.TransportWASM}}, Profiles: []plugin.Profile{modern},
+		Bundles: []plugin.BundleConfig{{Name: "modern", Transport: manifest.TransportWASM}}, Profiles: []plugin.Profile{modern},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)

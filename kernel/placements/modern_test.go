@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -79,7 +80,7 @@ func TestModernKeepsRules(t *testing.T) {
 	for name, pods := range map[string]int{"anti-affinity": 50, "spread": 200, "affinity": 100, "preferred-spread": 60} {
 		t.Run(name, func(t *testing.T) {
 			c := modernCases(60, pods, name)
-			s := start(t, directory, plugin.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
+			s := start(t, directory, manifest.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 			defer s.stop()
 			for deadline := time.Now().Add(2 * time.Minute); int(s.bound.Load()) < pods; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
@@ -164,7 +165,7 @@ func BenchmarkModern(b *testing.B) {
 			if name == "shapes" {
 				first = min(shapes, b.N)
 			}
-			s := start(b, directory, plugin.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
+			s := start(b, directory, manifest.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 			for deadline := time.Now().Add(4 * time.Minute); int(s.bound.Load()) < b.N; time.Sleep(100 * time.Microsecond) {
 				if bound := int(s.bound.Load()); began.IsZero() && bound > 0 {
 					began, used = time.Now(), processorTime(b)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
 )
@@ -46,11 +47,11 @@ func buildBundle(t testing.TB, name string) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile("../../plugins/" + name + "/manifest.yaml")
+	text, err := os.ReadFile("../../plugins/" + name + "/manifest.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), manifest, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []struct {
@@ -147,7 +148,7 @@ func TestTransportsAgree(t *testing.T) {
 	const pods = 2000
 	directory := build(t)
 	answers := map[string][]scheduler.Decision{}
-	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		c := generate(1, 100, pods)
 		s := start(t, directory, transport, profile, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 		for i := range pods {
@@ -171,8 +172,8 @@ func TestTransportsAgree(t *testing.T) {
 		s.stop()
 	}
 	placed, refused := 0, map[string]int{}
-	for i, wasm := range answers[plugin.TransportWASM] {
-		if process := answers[plugin.TransportProcess][i]; !reflect.DeepEqual(wasm, process) {
+	for i, wasm := range answers[manifest.TransportWASM] {
+		if process := answers[manifest.TransportProcess][i]; !reflect.DeepEqual(wasm, process) {
 			t.Fatalf("pod %d:\nwasm    %+v\nprocess %+v", i, wasm, process)
 		}
 		if wasm.Node != "" {
@@ -248,7 +249,7 @@ func BenchmarkClassic(b *testing.B) {
 			s.stop()
 		})
 	}
-	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		run(transport, false)
 		run(transport, true)
 	}

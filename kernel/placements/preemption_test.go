@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -93,7 +93,7 @@ func BenchmarkPreemption(b *testing.B) {
 			}
 		}
 		server := newServer(pods)
-		s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Status: server.status})
+		s := startWith(b, directory, manifest.TransportWASM, modern, scheduler.Deps{Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Status: server.status})
 		// The first one shows that all of that has arrived.
 		server.create(sized("small", "1m", 0, ""))
 		await(b, s, 1)
@@ -140,7 +140,7 @@ func BenchmarkBeside(b *testing.B) {
 				pods = append(pods, sized(fmt.Sprint("stuck-", i), "99", 0, ""))
 			}
 			server := newServer(append(pods, sized("last", "1m", -1, "")))
-			s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{
+			s := startWith(b, directory, manifest.TransportWASM, modern, scheduler.Deps{
 				Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict,
 				Status: func(_ context.Context, pod *v1.Pod, condition *v1.PodCondition, _ *string) error {
 					if condition != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -67,7 +68,7 @@ func TestDefaultProvider(t *testing.T) {
 				p.Name, p.UID, p.Spec.Priority = fmt.Sprint("pod-", i), types.UID(fmt.Sprint("p", i)), &order
 				cluster.pods.Items = append(cluster.pods.Items, p)
 			}
-			s := start(t, directory, plugin.TransportWASM, provider, fixed{&cluster.pods}, fixed{&cluster.nodes}, cluster.objects())
+			s := start(t, directory, manifest.TransportWASM, provider, fixed{&cluster.pods}, fixed{&cluster.nodes}, cluster.objects())
 			defer s.stop()
 			for i, want := range c.want {
 				var d scheduler.Decision

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -50,13 +51,13 @@ func buildParity(t testing.TB, transport string) versions {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		manifest := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: parity\nversion: " + version +
+		text := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: parity\nversion: " + version +
 			"\nplugins:\n- {name: FirstHalf, kind: predicate, scope: node}\n- {name: SecondHalf, kind: predicate, scope: node}\n"
-		if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		args, env := []string{"build", "-ldflags=-s -w -X main.odd=" + odd}, []string{"CGO_ENABLED=0"}
-		if transport == plugin.TransportWASM {
+		if transport == manifest.TransportWASM {
 			args, env = append(args, "-buildmode=c-shared", "-o", filepath.Join(dir, "parity.wasm")), []string{"GOOS=wasip1", "GOARCH=wasm"}
 		} else {
 			args = append(args, "-o", filepath.Join(dir, "parity"))
@@ -205,7 +206,7 @@ func (s *swapping) await(t testing.TB, pods int) {
 // placed once, in its first attempt, by exactly one version, which the decision
 // names; none is lost.
 func TestUpgradesWhilePlacing(t *testing.T) {
-	for transport, upgrades := range map[string]int{plugin.TransportWASM: 30, plugin.TransportProcess: 10} {
+	for transport, upgrades := range map[string]int{manifest.TransportWASM: 30, manifest.TransportProcess: 10} {
 		if text := os.Getenv("SWAP_UPGRADES"); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil {
@@ -255,13 +256,13 @@ func TestUpgradesWhilePlacing(t *testing.T) {
 
 // A version that cannot be found, or does not start, changes nothing.
 func TestFailedUpgradeChangesNothing(t *testing.T) {
-	s := startSwapping(t, plugin.TransportWASM, 10, 100, nil)
+	s := startSwapping(t, manifest.TransportWASM, 10, 100, nil)
 	s.cfg.Bundles = []plugin.BundleConfig{{Name: "parity", Version: "3.0.0"}}
 	if err := s.host.Reconfigure(s.cfg); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a version that is not there: %v", err)
 	}
 	s.cfg.Bundles = []plugin.BundleConfig{{Name: "parity", Version: "2.0.0", Digest: "sha256:" + fmt.Sprintf("%064d", 0)}}
-	if err := s.host.Reconfigure(s.cfg); !errors.Is(err, plugin.ErrDigest) {
+	if err := s.host.Reconfigure(s.cfg); !errors.Is(err, manifest.ErrDigest) {
 		t.Errorf("another digest: %v", err)
 	}
 	s.add(0, 10)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // swapDrive is what the benchmark plugin asks for: pods that come one by one while
@@ -37,7 +37,7 @@ type swapFlow struct {
 
 // TestSwapDrive measures as $PINTLE_SWAP_DRIVE says; without that, a small round.
 func TestSwapDrive(t *testing.T) {
-	d := swapDrive{Transport: plugin.TransportWASM, Upgrades: 3, Pods: 300}
+	d := swapDrive{Transport: manifest.TransportWASM, Upgrades: 3, Pods: 300}
 	text := os.Getenv("PINTLE_SWAP_DRIVE")
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -101,7 +102,7 @@ func (u *unit) leading(name string) bool {
 	if e := u.entry(name); e != nil {
 		return sdk.ControllingKind(e.Kind)
 	}
-	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return sdk.ControllingKind(e.Kind) })
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return sdk.ControllingKind(e.Kind) })
 }
 
 // denied notes a request that was forbidden; the first of a kind is logged.

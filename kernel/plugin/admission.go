@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/plugin/admissionrules"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -78,15 +79,6 @@ func asksForReview(o *v1alpha1.Plugin) bool {
 	return string(last["enabled"]) != "true"
 }
 
-// describedRules are those of a guest.
-func describedRules(d *contractv1.PluginDescription) []admissionrules.Rule {
-	var list []admissionrules.Rule
-	for _, r := range d.GetRules() {
-		list = append(list, admissionrules.Rule{Operations: r.GetOperations(), Resources: r.GetResources()})
-	}
-	return list
-}
-
 // grantedRules are those of a spec; nil: it leaves what the manifest asks for.
 func grantedRules(spec *v1alpha1.PluginSpec) []admissionrules.Rule {
 	if spec == nil {
@@ -108,20 +100,6 @@ func objectRules(rules []admissionrules.Rule) []v1alpha1.PluginAdmissionRule {
 	return list
 }
 
-// reviewsMore says what a guest describes that the manifest does not ask for, or "".
-func (e *Entry) reviewsMore(d *contractv1.PluginDescription) string {
-	if e.Kind != sdk.KindAdmission {
-		return ""
-	}
-	if d.GetPhase() != e.Phase {
-		return fmt.Sprintf("%s is %s in the manifest and %q in the artefact", e.Name, e.Phase, d.GetPhase())
-	}
-	if more := admissionrules.Beyond(e.AdmissionRules, describedRules(d)); more != "" {
-		return fmt.Sprintf("%s reviews %s, which its manifest does not ask for: add it to the plugin's admissionRules, with Secrets, tokens, reviews of access and RBAC by their names", e.Name, more)
-	}
-	return ""
-}
-
 // newAdmissions are the admission plugins of a plan whose units have started.
 func (h *Host) newAdmissions(p *plan) ([]*Admission, error) {
 	list := []*Admission{}
@@ -138,7 +116,7 @@ func (h *Host) newAdmissions(p *plan) ([]*Admission, error) {
 		}
 		list = append(list, &Admission{
 			name: name, unit: u, index: i, phase: e.Phase, ignore: p.ignores(u, e),
-			described: describedRules(d), asked: e.AdmissionRules, granted: grantedRules(p.specs[name]),
+			described: manifest.DescribedRules(d), asked: e.AdmissionRules, granted: grantedRules(p.specs[name]),
 		})
 	}
 	return append(list, h.absentAdmissions(p)...), nil

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -29,7 +30,7 @@ func reviewing(t *testing.T, before, after string) string {
 	if err := os.CopyFS(filepath.Join(dir, "greeter"), os.DirFS(filepath.Join(catalog, "greeter"))); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "greeter", ManifestFile)
+	file := filepath.Join(dir, "greeter", manifest.File)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,7 @@ func TestReviewsMoreThanAsked(t *testing.T) {
 		"what is no operation": {`operations: \[CREATE, UPDATE\]`, "operations: ['*']", `operation "*"; want one of CREATE`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, transport := range []string{TransportWASM, TransportProcess} {
+			for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 				dir := reviewing(t, test.before, test.after)
 				cfg := testConfig(t, transport)
 				cfg.Directories, cfg.Bundles = []string{dir}, []BundleConfig{{Name: "greeter", Transport: transport}}
@@ -78,8 +79,8 @@ func TestReviewsMoreThanAsked(t *testing.T) {
 	}
 	// Who asks for more than is reviewed, as for any resource, gets what it reviews.
 	dir := reviewing(t, pods, `resources: ["*/*/*"]`)
-	cfg := testConfig(t, TransportWASM)
-	cfg.Directories, cfg.Bundles, cfg.Profiles, cfg.Admission = []string{dir}, []BundleConfig{{Name: "greeter", Transport: TransportWASM}}, nil, []string{"label"}
+	cfg := testConfig(t, manifest.TransportWASM)
+	cfg.Directories, cfg.Bundles, cfg.Profiles, cfg.Admission = []string{dir}, []BundleConfig{{Name: "greeter", Transport: manifest.TransportWASM}}, nil, []string{"label"}
 	list, _ := runHost(t, cfg, nil).Admissions()
 	if !list[0].Matches("CREATE", "", "v1", "pods", "") || list[0].Matches("CREATE", "", "v1", "configmaps", "") {
 		t.Error("label is for pods alone")
@@ -101,8 +102,8 @@ func TestAdmissionRulesOfAnObject(t *testing.T) {
 		"something": {[]v1alpha1.PluginAdmissionRule{rule("CREATE", "v1/secrets", "v1/configmaps")}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testConfig(t, TransportWASM)
-			cfg.Bundles, cfg.Profiles, cfg.Admission = []BundleConfig{{Name: "greeter", Transport: TransportWASM}}, nil, []string{"label"}
+			cfg := testConfig(t, manifest.TransportWASM)
+			cfg.Bundles, cfg.Profiles, cfg.Admission = []BundleConfig{{Name: "greeter", Transport: manifest.TransportWASM}}, nil, []string{"label"}
 			h := runHost(t, cfg, nil)
 			p := h.present()
 			p.specs["label"].AdmissionRules = test.granted
@@ -121,10 +122,10 @@ func TestAdmissionRulesOfAnObject(t *testing.T) {
 		})
 	}
 	object := &v1alpha1.PluginSpec{AdmissionRules: []v1alpha1.PluginAdmissionRule{rule("create", "v1/pods")}}
-	if faults := vetAdmissionRules(&Entry{Kind: sdk.KindAdmission}, object); len(faults) != 1 || !strings.Contains(faults[0].Error(), "spec.admissionRules[0]") {
+	if faults := vetAdmissionRules(&manifest.Entry{Kind: sdk.KindAdmission}, object); len(faults) != 1 || !strings.Contains(faults[0].Error(), "spec.admissionRules[0]") {
 		t.Errorf("faults %v", faults)
 	}
-	if faults := vetAdmissionRules(&Entry{Kind: sdk.KindPredicate}, object); len(faults) != 1 {
+	if faults := vetAdmissionRules(&manifest.Entry{Kind: sdk.KindPredicate}, object); len(faults) != 1 {
 		t.Errorf("faults of a predicate %v", faults)
 	}
 }
@@ -132,8 +133,8 @@ func TestAdmissionRulesOfAnObject(t *testing.T) {
 // What places pods beside a kernel, such as a simulation, has no admission plugins,
 // whose bundles it does not load.
 func TestPlacingBesideAdmission(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: TransportWASM})
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: manifest.TransportWASM})
 	cfg.Admission = []string{"label"}
 	h, err := New(cfg, Deps{})
 	if err != nil {
@@ -175,7 +176,7 @@ func TestLate(t *testing.T) {
 // Mutators and validators answer alike as a module and as a process, and
 // survive what they do wrong.
 func TestAdmission(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport)
 			brieflyAsked(&cfg) // a review may last ten times as long
@@ -222,7 +223,7 @@ func TestAdmission(t *testing.T) {
 			for i := range 20 {
 				group.Go(func() {
 					image := "fine"
-					if i%5 == 4 && transport == TransportWASM {
+					if i%5 == 4 && transport == manifest.TransportWASM {
 						image = "loops"
 					}
 					if got, err := ask(refuse, image); (err == nil && got.Allowed) != (image == "fine") && !strings.Contains(fmt.Sprint(err), "busy") {

@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -33,7 +34,7 @@ func perOp(b *testing.B, work func(i int)) {
 // changed, with the delta of the pod that was bound to it.
 func BenchmarkPass(b *testing.B) {
 	const count = 5000
-	h := runHost(b, testConfig(b, TransportWASM, "FitsCPU", "MatchesLabels"), nil)
+	h := runHost(b, testConfig(b, manifest.TransportWASM, "FitsCPU", "MatchesLabels"), nil)
 	p := h.Source("s").Policy()
 	whole := replica(count, 1)
 	if err := p.Apply(b.Context(), whole); err != nil {

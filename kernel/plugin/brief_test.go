@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -58,7 +59,7 @@ func TestBriefCallsAreCounted(t *testing.T) {
 // clock, is contained as any other when it panics, and when it never returns (PLG-9).
 func TestBriefQuestionsAreContained(t *testing.T) {
 	source := &testSource{delta: replica(5, 1)}
-	h := runHost(t, testConfig(t, TransportWASM, "Moody"), source)
+	h := runHost(t, testConfig(t, manifest.TransportWASM, "Moody"), source)
 	p := h.Source("s").Policy().(*Policy)
 	if err := p.Apply(t.Context(), source.delta); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -96,7 +97,7 @@ type BundleConfig struct {
 	Installed bool
 	OnFailure string          // refuse or ignore; overrides the manifest's
 	Config    json.RawMessage // an object: plugin name → its configuration
-	Limits    Limits          // what it gets at most
+	Limits    manifest.Limits // what it gets at most
 	// Privileged grants a process that asks for it the kernel's user and rights.
 	Privileged bool
 	// Network grants a process that asks for it the machine's network.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -260,7 +261,7 @@ func (r *reconfiguration) abandon(err error) {
 // scheduling reports whether the scheduler asks the unit's plugins, so that only
 // it knows when no decision is under way.
 func (r *reconfiguration) scheduling() bool {
-	return slices.ContainsFunc(r.unit.bundle.Manifest.Plugins, func(e Entry) bool {
+	return slices.ContainsFunc(r.unit.bundle.Manifest.Plugins, func(e manifest.Entry) bool {
 		return sdk.SchedulingKind(e.Kind)
 	})
 }

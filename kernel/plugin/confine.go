@@ -20,6 +20,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/transport"
 )
 
@@ -49,7 +50,7 @@ type constraints struct {
 }
 
 // constraints are what the processes of a bundle are held to.
-func (h *Host) constraints(cfg *Config, bc *BundleConfig, m *Manifest, limits ceilings) (constraints, error) {
+func (h *Host) constraints(cfg *Config, bc *BundleConfig, m *manifest.Manifest, limits ceilings) (constraints, error) {
 	// Hosts of one process share what numbers and names come from.
 	root := h
 	if h.deps.Beside != nil {
@@ -159,7 +160,7 @@ func (e *executable) close() {
 // prepare finds out how the process can execute its file. What its bundle has beside
 // the executable, and a script, which its interpreter opens again, are copied to
 // where nobody else can change them, and compared with their digests meanwhile.
-func (c *constraints) prepare(b *Bundle, a *Artifact, digest, path, folder string) (_ *executable, err error) {
+func (c *constraints) prepare(b *manifest.Bundle, a *manifest.Artifact, digest, path, folder string) (_ *executable, err error) {
 	e := &executable{path: path, within: filepath.FromSlash(a.Path)}
 	defer func() {
 		if err != nil {
@@ -185,7 +186,7 @@ func (c *constraints) prepare(b *Bundle, a *Artifact, digest, path, folder strin
 		}
 		pinned := slices.Clone(b.Manifest.Artifacts.Files)
 		if e.script {
-			pinned = append(pinned, Artifact{Path: a.Path, Digest: digest})
+			pinned = append(pinned, manifest.Artifact{Path: a.Path, Digest: digest})
 		}
 		if err := copyPinned(b.Directory, pinned, e.copied); err != nil {
 			return nil, err
@@ -224,7 +225,7 @@ func passable(path string) bool {
 
 // copyPinned copies the files that a manifest pins, readable for everyone, and
 // compares what it copies with their digests.
-func copyPinned(from string, pinned []Artifact, to string) error {
+func copyPinned(from string, pinned []manifest.Artifact, to string) error {
 	root, err := os.OpenRoot(from)
 	if err != nil {
 		return err
@@ -265,7 +266,7 @@ func foldersOf(below, path string) error {
 	return nil
 }
 
-func copyOne(root *os.Root, a Artifact, to string, most int64) (int64, error) {
+func copyOne(root *os.Root, a manifest.Artifact, to string, most int64) (int64, error) {
 	in, err := root.OpenFile(filepath.FromSlash(a.Path), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, err
@@ -368,14 +369,14 @@ func (c *constraints) enter(pid int, group *cgroup.Group) error {
 
 // explain makes an error of a start say what is wrong with the file.
 func (c *constraints) explain(e *executable, digest string, err error) error {
-	if err == nil || errors.Is(err, ErrDigest) || errors.Is(err, confinement.ErrMissing) {
+	if err == nil || errors.Is(err, manifest.ErrDigest) || errors.Is(err, confinement.ErrMissing) {
 		return err
 	}
 	// A damaged file is often one that cannot be executed at all.
 	if digest == "" {
 		return err
 	}
-	if other := matches(e.path, digest); errors.Is(other, ErrDigest) {
+	if other := matches(e.path, digest); errors.Is(other, manifest.ErrDigest) {
 		return other
 	}
 	if errors.Is(err, unix.EACCES) && c.user > 0 {
@@ -393,7 +394,7 @@ func matches(path, want string) error {
 	if !info.Mode().IsRegular() || info.Size() > maxArtifactBytes {
 		return fmt.Errorf("%w: %s is no file of at most %d MiB", errPermanent, path, maxArtifactBytes>>20)
 	}
-	got, err := FileDigest(path)
+	got, err := manifest.FileDigest(path)
 	if err != nil {
 		return err
 	}
@@ -407,7 +408,7 @@ func matches(path, want string) error {
 type wrongDigest struct{ got string }
 
 func (w wrongDigest) Error() string { return "digest " + w.got }
-func (wrongDigest) Unwrap() error   { return ErrDigest }
+func (wrongDigest) Unwrap() error   { return manifest.ErrDigest }
 
 // written reports whether another user could write a script's file or folder.
 func written(path string) error {

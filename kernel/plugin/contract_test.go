@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // A plugin that was built against the first contract still runs, over both
@@ -33,17 +35,17 @@ func TestContractOneRuns(t *testing.T) {
 	}
 	build("contract1.wasm", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared")
 	build("contract1", nil)
-	manifest, err := os.ReadFile(filepath.Join(source, ManifestFile))
+	text, err := os.ReadFile(filepath.Join(source, manifest.File))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bundle, ManifestFile), manifest, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(bundle, manifest.File), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := Seal(t.Context(), bundle); err != nil {
 		t.Fatal(err)
 	}
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport, "Quiet")
 			cfg.Directories = []string{filepath.Dir(bundle)}
@@ -54,7 +56,7 @@ func TestContractOneRuns(t *testing.T) {
 			if err := p.Apply(t.Context(), replica(8, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if transport == TransportProcess && processOf(t, p.(*Policy)).questions != nil {
+			if transport == manifest.TransportProcess && processOf(t, p.(*Policy)).questions != nil {
 				t.Error("it is asked at a socket that it does not know")
 			}
 			verdicts, scores := make([]uint32, 8), make([]int64, 8)
@@ -86,7 +88,7 @@ func TestForeignContractIsRefused(t *testing.T) {
 		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{98, 99}, "too old: it speaks contract version 4, this kernel 98 to 99;"},
 	} {
 		spoken = tc.spoken
-		for _, transport := range []string{TransportWASM, TransportProcess} {
+		for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 			cfg := testConfig(t, transport)
 			cfg.Bundles = []BundleConfig{{Name: tc.bundle, Transport: transport}}
 			cfg.Profiles = []Profile{tc.used}

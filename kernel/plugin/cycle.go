@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -292,7 +293,7 @@ func (h *Host) openSockets(ctx context.Context, p *plan) error {
 		}
 		for _, e := range u.bundle.Manifest.Plugins {
 			asks := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind || e.Kind == sdk.KindProxy || e.Kind == sdk.KindNetwork
-			if !asks || !p.inUse(&e) || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
+			if !asks || !p.inUse(&e) || len(e.Rules) == 0 || u.transport != manifest.TransportProcess || u.socket(e.Name) != "" {
 				continue
 			}
 			path, err := h.identity(ctx, u, e.Name)

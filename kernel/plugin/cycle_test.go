@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -86,7 +87,7 @@ func outcome(r *contractv1.StepResult) string {
 // like in package sdk say).
 func TestPointsAnswerAlike(t *testing.T) {
 	policies := map[string]*Policy{}
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		policies[transport] = cyclePolicy(t, transport)
 	}
 	for _, tc := range []struct {
@@ -180,8 +181,8 @@ func journalOf(t *testing.T, p *Policy) string {
 // A process can have written the binding by itself; a module cannot.
 func TestBoundByThePlugin(t *testing.T) {
 	for transport, want := range map[string]string{
-		TransportProcess: "success bound example.com/bound-by=n2",
-		TransportWASM:    "error plugin Write: plugin bundle cycle: answer out of range: a module cannot have written a binding",
+		manifest.TransportProcess: "success bound example.com/bound-by=n2",
+		manifest.TransportWASM:    "error plugin Write: plugin bundle cycle: answer out of range: a module cannot have written a binding",
 	} {
 		p := cyclePolicy(t, transport)
 		c := cycleCall(cyclePod("p", "bind", "own"), contractv1.Point_BIND)
@@ -193,7 +194,7 @@ func TestBoundByThePlugin(t *testing.T) {
 
 // A process gets the deltas that wait together with the question.
 func TestCycleCarriesDeltas(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		p := cyclePolicy(t, transport)
 		c := cycleCall(cyclePod("p"), contractv1.Point_PERMIT)
 		if err := p.Apply(t.Context(), &contractv1.Delta{Generation: 2, Operations: []*contractv1.Operation{{
@@ -242,18 +243,18 @@ func TestHostileAtEachPoint(t *testing.T) {
 		hostile{contractv1.Point_POST_BIND, "post-bind", "hang", "no answer in time"},
 		hostile{contractv1.Point_POST_BIND, "post-bind", "panic", "on purpose"},
 	)
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			p, broke, bound := cyclePolicy(t, transport, brieflyAsked), 0, false
 			for _, h := range all {
-				if transport == TransportProcess && h.do == "hang" && h.at != "permit" && h.at != "pre-bind" {
+				if transport == manifest.TransportProcess && h.do == "hang" && h.at != "permit" && h.at != "pre-bind" {
 					continue // they are one way through the host
 				}
 				if h.do != "panic" {
 					broke++
 				}
 				switch {
-				case transport == TransportProcess && h.at == "pre-bind" && h.do == "hang":
+				case transport == manifest.TransportProcess && h.at == "pre-bind" && h.do == "hang":
 					// A process may take a hundred times a call to bind, if it does not say less.
 					p = cyclePolicy(t, transport)
 					p.filters[0].unit.bundle.Manifest.Timeouts.Binding = 2 * time.Second
@@ -300,7 +301,7 @@ func waitAnswers(t *testing.T, p *Policy) {
 
 // onFailure: ignore leaves a plugin out that fails, and asks those behind it.
 func TestFailureIgnoredAtPoints(t *testing.T) {
-	p := cyclePolicy(t, TransportWASM, func(c *Config) { c.Bundles[0].OnFailure = OnFailureIgnore })
+	p := cyclePolicy(t, manifest.TransportWASM, func(c *Config) { c.Bundles[0].OnFailure = manifest.OnFailureIgnore })
 	c := cycleCall(cyclePod("p", "at", "reserve", "do", "panic", "wait", "yes"), contractv1.Point_RESERVE, contractv1.Point_RESERVE, contractv1.Point_PERMIT)
 	c.Steps[1].Plugin = 1
 	p.Cycle(t.Context(), c)
@@ -330,7 +331,7 @@ func TestContractVersions(t *testing.T) {
 }
 
 func BenchmarkCycle(b *testing.B) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		p := cyclePolicy(b, transport)
 		for name, points := range map[string][]contractv1.Point{
 			"reserve and permit": {contractv1.Point_RESERVE, contractv1.Point_PERMIT},
@@ -352,7 +353,7 @@ func BenchmarkCycle(b *testing.B) {
 // A binding that is called off ends at once, in the process too, which stays in
 // service.
 func TestBindingCalledOff(t *testing.T) {
-	p := cyclePolicy(t, TransportProcess)
+	p := cyclePolicy(t, manifest.TransportProcess)
 	awaitJournal := func(want string) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); journalOf(t, p) != want; time.Sleep(5 * time.Millisecond) {
@@ -384,11 +385,11 @@ func TestBindingCalledOff(t *testing.T) {
 // What waits for others at a binding may say for how long, beyond a hundred calls:
 // VolumeBinding's bindTimeoutSeconds is 600 by default.
 func TestBindingLimit(t *testing.T) {
-	u := &unit{call: time.Second, bundle: &Bundle{Manifest: &Manifest{}}}
+	u := &unit{call: time.Second, bundle: &manifest.Bundle{Manifest: &manifest.Manifest{}}}
 	if got := u.bindingLimit(); got != 100*time.Second {
 		t.Errorf("without a word %v", got)
 	}
-	m, err := ReadManifest(filepath.Join("..", "..", "plugins", "volumebinding", "manifest.yaml"))
+	m, err := manifest.Read(filepath.Join("..", "..", "plugins", "volumebinding", "manifest.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

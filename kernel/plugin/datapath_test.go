@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
@@ -137,7 +138,7 @@ func TestDataPaths(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			ctx, calls := t.Context(), &pathCalls{}
-			u := &unit{bundle: &Bundle{Manifest: &Manifest{Plugins: []Entry{{Name: "x", Kind: kind, Rules: []Rule{{}}}}}}}
+			u := &unit{bundle: &manifest.Bundle{Manifest: &manifest.Manifest{Plugins: []manifest.Entry{{Name: "x", Kind: kind, Rules: []manifest.Rule{{}}}}}}}
 			h := &Host{plan: &plan{units: []*unit{u}}}
 			p, err := tt.of(h)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -12,7 +13,7 @@ import (
 // a filter refused are left out, and a question that fails is left unanswered
 // with those after it.
 func TestEvaluateAnswersAlike(t *testing.T) {
-	for _, transport := range []string{TransportProcess, TransportWASM} {
+	for _, transport := range []string{manifest.TransportProcess, manifest.TransportWASM} {
 		t.Run(transport, func(t *testing.T) { evaluateAnswersAlike(t, transport) })
 	}
 }
@@ -91,7 +92,7 @@ func evaluateAnswersAlike(t *testing.T, transport string) {
 // A module that ends with a question to one of its plugins is held against that
 // plugin, not against those that were asked in the same call.
 func TestEvaluateBlamesOne(t *testing.T) {
-	h := runHost(t, testConfig(t, TransportWASM, "FitsCPU", "LoopsForEver", "MatchesLabels"), nil)
+	h := runHost(t, testConfig(t, manifest.TransportWASM, "FitsCPU", "LoopsForEver", "MatchesLabels"), nil)
 	p := h.Source("s").Policy().(*Policy)
 	if err := p.Apply(t.Context(), replica(4, 1)); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestEvaluateBlamesOne(t *testing.T) {
 // A pod that is told of by its class is what it is when it is told of in full,
 // to guests that know classes and to those that do not.
 func TestPodsOfAClass(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		for _, classes := range []bool{true, false} {
 			h := runHost(t, testConfig(t, transport, "FitsCPU"), nil)
 			p := h.Source("s").Policy().(*Policy)

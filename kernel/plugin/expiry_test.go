@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -11,7 +12,7 @@ import (
 // together with others; a plugin that did not say that it asks for the time may not.
 func TestEnds(t *testing.T) {
 	hour := func(n int) int64 { return time.Date(2100, 1, 1, n, 0, 0, 0, time.UTC).UnixMilli() }
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			source := &testSource{delta: replica(5, 1)}
 			h := runHost(t, testConfig(t, transport, "Ends", "FitsCPU", "AsksForTheTime"), source)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -105,7 +106,7 @@ func (h *Host) expositions() []*dto.MetricFamily {
 	answers := make([][]*dto.MetricFamily, len(units))
 	var wg sync.WaitGroup
 	for i, u := range units {
-		if u.transport != TransportProcess {
+		if u.transport != manifest.TransportProcess {
 			continue
 		}
 		wg.Go(func() {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -18,8 +19,8 @@ func nodeSet(index uint32, name string) *contractv1.Operation {
 // twoBundles is a profile over the WASM guest and the process that hangs when
 // it hears of a node named hang.
 func twoBundles(t *testing.T) Config {
-	cfg := testConfig(t, TransportWASM, "FitsCPU", "NotRed")
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess, Timeout: time.Second / 2})
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU", "NotRed")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: manifest.TransportProcess, Timeout: time.Second / 2})
 	return cfg
 }
 
@@ -106,7 +107,7 @@ func TestProcessHangsInApply(t *testing.T) {
 // A process that stands still is noticed by a question in which deltas travel.
 func TestProcessStandsStill(t *testing.T) {
 	source := &testSource{delta: replica(5, 1)}
-	h := runHost(t, testConfig(t, TransportProcess, "FitsCPU", "MatchesLabels"), source)
+	h := runHost(t, testConfig(t, manifest.TransportProcess, "FitsCPU", "MatchesLabels"), source)
 	p := h.Source("s").Policy().(*Policy)
 	if err := p.Apply(t.Context(), source.delta); err != nil {
 		t.Fatal(err)
@@ -136,7 +137,7 @@ func TestProcessStandsStill(t *testing.T) {
 // machine itself held up for too long is: then all is tried again, and calls may take
 // twice the time as long as the replica takes several of them.
 func TestLargeReplicaIsFedInParts(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			deadline := time.Now().Add(2 * time.Minute)
 			for call := 100 * time.Millisecond; ; {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -153,8 +154,8 @@ func merge(configured fields, o *v1alpha1.Plugin) fields {
 }
 
 // objectLimits are limits in the API's form; nil where none is set.
-func objectLimits(l Limits) *v1alpha1.PluginLimits {
-	if l == (Limits{}) {
+func objectLimits(l manifest.Limits) *v1alpha1.PluginLimits {
+	if l == (manifest.Limits{}) {
 		return nil
 	}
 	out := &v1alpha1.PluginLimits{}
@@ -177,7 +178,7 @@ func objectLimits(l Limits) *v1alpha1.PluginLimits {
 func (f fields) widely(bc *BundleConfig) {
 	var spec v1alpha1.PluginSpec
 	f.into(&spec, wideFields)
-	bc.Transport, bc.Version, bc.Digest, bc.Limits = string(spec.Transport), spec.Version, spec.Digest, LimitsOf(spec.Limits)
+	bc.Transport, bc.Version, bc.Digest, bc.Limits = string(spec.Transport), spec.Version, spec.Digest, manifest.LimitsOf(spec.Limits)
 	bc.HostFunctions = spec.HostFunctions
 	bc.Timeout = 0
 	if spec.Timeout != nil {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -53,7 +54,7 @@ func (p *plan) grants() roles.Grants {
 
 // leftKey identifies an answer of left. An entry and a spec do not change within a plan.
 type leftKey struct {
-	entry  *Entry
+	entry  *manifest.Entry
 	spec   *v1alpha1.PluginSpec
 	shared bool
 }
@@ -61,12 +62,12 @@ type leftKey struct {
 // left returns the rules that an operator left to a plugin: of its own, or of those that
 // the bundle asks for (shared). The grants of a plan are asked for every few seconds and
 // comparing rules allocates megabytes, so each answer is computed once.
-func (p *plan) left(e *Entry, asked []Rule, shared bool) []v1alpha1.PluginPermission {
+func (p *plan) left(e *manifest.Entry, asked []manifest.Rule, shared bool) []v1alpha1.PluginPermission {
 	key := leftKey{e, p.specs[e.Name], shared}
 	if rules, ok := p.rulesLeft.Load(key); ok {
 		return rules.([]v1alpha1.PluginPermission)
 	}
-	rules := leftOf(Permissions(asked), key.spec)
+	rules := leftOf(manifest.Permissions(asked), key.spec)
 	p.rulesLeft.Store(key, rules)
 	return rules
 }
@@ -97,13 +98,4 @@ func covers(rules []v1alpha1.PluginPermission, one v1alpha1.PluginPermission) bo
 	}
 	covered, _ := validation.Covers(there, []rbacv1.PolicyRule{one.PolicyRule})
 	return covered
-}
-
-// asks are the rules that a plugin asks for: its own, and of a controller or cloud
-// provider also those of the bundle.
-func (m *Manifest) asks(e *Entry) []v1alpha1.PluginPermission {
-	if sdk.ControllingKind(e.Kind) {
-		return Permissions(slices.Concat(m.Rules, e.Rules))
-	}
-	return Permissions(e.Rules)
 }

@@ -14,6 +14,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/apiservers"
 	"pintle.dev/pintle/kernel/plugin/history"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -313,7 +314,7 @@ func (h *Host) KillControllers() {
 	units := slices.Concat(h.plan.units, h.retiring)
 	h.mu.Unlock()
 	for _, u := range units {
-		if !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return sdk.ControllingKind(e.Kind) }) {
+		if !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return sdk.ControllingKind(e.Kind) }) {
 			continue
 		}
 		u.mu.Lock()

@@ -14,20 +14,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/kernel/plugin/engine"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
 
-// Host functions of controllers in modules (sdk/ABI.md, "Controllers"). A module
-// that imports one that its manifest does not ask for is not loaded.
 var (
-	operations = protocol.Operations()
 	// alwaysGranted give a module nothing that it could not have through WASI.
-	alwaysGranted = []string{hostCheck, protocol.FunctionLog, protocol.FunctionNow, protocol.FunctionAnswer}
+	alwaysGranted = []string{engine.HostCheck, protocol.FunctionLog, protocol.FunctionNow, protocol.FunctionAnswer}
 )
 
-// granted reports whether a bundle's module may import a function of the host.
-func (b *Bundle) granted(function string) bool {
-	return slices.Contains(alwaysGranted, function) || slices.Contains(b.Manifest.HostFunctions, function)
+// granted tells whether a bundle's module may import a function of the host.
+func granted(m *manifest.Manifest) func(function string) bool {
+	return func(function string) bool {
+		return slices.Contains(alwaysGranted, function) || slices.Contains(m.HostFunctions, function)
+	}
 }
 
 // operator carries out host functions of one controller.

@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
@@ -25,7 +26,7 @@ func TestHostFunctionsAreBounded(t *testing.T) { synctest.Test(t, hostFunctionsA
 // hostFunctionsAreBounded runs with a clock that stands still while it works.
 func hostFunctionsAreBounded(t *testing.T) {
 	u := &unit{
-		bundle: &Bundle{Manifest: &Manifest{Name: "b", Plugins: []Entry{{Name: "c"}}}}, log: slog.New(slog.DiscardHandler), budget: newLogBudget(),
+		bundle: &manifest.Bundle{Manifest: &manifest.Manifest{Name: "b", Plugins: []manifest.Entry{{Name: "c"}}}}, log: slog.New(slog.DiscardHandler), budget: newLogBudget(),
 		limits: ceilings{calls: 2}, config: BundleConfig{HostFunctions: []string{protocol.FunctionEvent}},
 	}
 	var carried []string
@@ -70,8 +71,8 @@ func hostFunctionsAreBounded(t *testing.T) {
 // the plugin's status says so.
 func TestHostFunctionsAreWithheld(t *testing.T) {
 	api := newFakeAPI(t, "one")
-	cfg := testConfig(t, TransportWASM)
-	cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: TransportWASM, HostFunctions: []string{protocol.FunctionGet}}}
+	cfg := testConfig(t, manifest.TransportWASM)
+	cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: manifest.TransportWASM, HostFunctions: []string{protocol.FunctionGet}}}
 	cfg.Profiles, cfg.Controllers = nil, []string{"greeter"}
 	h := runHostWith(t, cfg, nil, Deps{Identity: func(context.Context, string, Access) (string, error) { return api.socket, nil }})
 	eventually(t, "a ready plugin and word of it in the status", func() bool {
@@ -86,14 +87,14 @@ func TestHostFunctionsAreWithheld(t *testing.T) {
 // A Plugin object takes host functions away, and gives none that the manifest does
 // not ask for; the bundle's plugins get an instance that has what is left.
 func TestPluginObjectWithholdsHostFunctions(t *testing.T) {
-	cfg := testConfig(t, TransportWASM)
-	cfg.Bundles, cfg.Profiles = []BundleConfig{{Name: "greeter", Transport: TransportWASM}}, nil
+	cfg := testConfig(t, manifest.TransportWASM)
+	cfg.Bundles, cfg.Profiles = []BundleConfig{{Name: "greeter", Transport: manifest.TransportWASM}}, nil
 	h, err := New(cfg, Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	object := func(functions ...string) *v1alpha1.Plugin {
-		return &v1alpha1.Plugin{ObjectMeta: metav1.ObjectMeta{Name: "greeter"}, Spec: v1alpha1.PluginSpec{Bundle: "greeter", Kind: "controller", Transport: TransportWASM, HostFunctions: functions}}
+		return &v1alpha1.Plugin{ObjectMeta: metav1.ObjectMeta{Name: "greeter"}, Spec: v1alpha1.PluginSpec{Bundle: "greeter", Kind: "controller", Transport: manifest.TransportWASM, HostFunctions: functions}}
 	}
 	for want, o := range map[string]*v1alpha1.Plugin{
 		"": object("get"),

@@ -69,7 +69,7 @@ func (p *plan) checkProfileConfigs() error {
 				faults = append(faults, fmt.Errorf("scheduler profile %s: config: no loaded bundle has plugin %q", profile.SchedulerName, name))
 				continue
 			}
-			if list := e.checkConfig(config, profileConfigPath(name)); len(list) > 0 {
+			if list := e.CheckConfig(config, profileConfigPath(name)); len(list) > 0 {
 				faults = append(faults, &ConfigError{Bundle: u.bundle.Manifest.Name, Plugin: name, Profile: profile.SchedulerName, List: list})
 			}
 		}

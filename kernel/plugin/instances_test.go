@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -42,7 +43,7 @@ func rawScore(t *testing.T, h *Host, profile string) int64 {
 // A plugin that a profile configures apart answers each profile by its own
 // configuration, in one guest with one replica; a change reaches it live.
 func TestProfileConfiguration(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			source := &testSource{}
 			source.set(replica(1, 1))
@@ -105,7 +106,7 @@ func TestProfileConfigurationRefused(t *testing.T) {
 		{"FitsCPU", `{}`, "scheduler profile packer configures plugin FitsCPU apart, and its build has one instance for all profiles"},
 		{"Nothing", `{}`, `scheduler profile packer: config: no loaded bundle has plugin "Nothing"`},
 	} {
-		cfg := twoProfiles(t, TransportWASM, "", "")
+		cfg := twoProfiles(t, manifest.TransportWASM, "", "")
 		cfg.Profiles[1].Config = map[string]json.RawMessage{c.plugin: []byte(c.config)}
 		h, err := New(cfg, Deps{})
 		if err == nil {
@@ -124,7 +125,7 @@ func BenchmarkInstanceMemory(b *testing.B) {
 		b.Run("apart="+apart, func(b *testing.B) {
 			source := &testSource{}
 			source.set(replica(5000, 1))
-			h := runHost(b, twoProfiles(b, TransportWASM, "2", apart), source)
+			h := runHost(b, twoProfiles(b, manifest.TransportWASM, "2", apart), source)
 			out := make([]int64, 5000)
 			for b.Loop() {
 				for _, name := range []string{"s", "packer"} {

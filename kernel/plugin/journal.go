@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // What is kept of one bundle's records: the last ones, within both bounds.
@@ -223,7 +225,7 @@ func cutString(s string) string {
 
 // loggers are a bundle's: log is for what the host says of it, words for what it
 // writes itself, which is bounded.
-func (h *Host) loggers(b *Bundle, budget *logBudget) (log, words *slog.Logger) {
+func (h *Host) loggers(b *manifest.Bundle, budget *logBudget) (log, words *slog.Logger) {
 	m := b.Manifest
 	handler := journalHandler{
 		next: h.log.With("plugin", m.Name).Handler(), journal: h.journals.of(m.Name), version: m.Version,

@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 func testJournal(t *testing.T, level slog.Level) (h *Host, log, words *slog.Logger, out *bytes.Buffer) {
 	t.Helper()
 	out = &bytes.Buffer{}
 	h = &Host{log: slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})), plan: &plan{}}
-	b := &Bundle{Manifest: &Manifest{Name: "b", Version: "1.2.3", Plugins: []Entry{{Name: "one"}, {Name: "two"}}}}
+	b := &manifest.Bundle{Manifest: &manifest.Manifest{Name: "b", Version: "1.2.3", Plugins: []manifest.Entry{{Name: "one"}, {Name: "two"}}}}
 	h.plan.units = []*unit{{bundle: b}}
 	log, words = h.loggers(b, newLogBudget())
 	return h, log, words, out

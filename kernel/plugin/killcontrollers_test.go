@@ -3,13 +3,15 @@ package plugin
 import (
 	"testing"
 	"time"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // Controllers that do not end are killed with their guest, which is started again;
 // guests without controllers go on.
 func TestKillControllers(t *testing.T) {
-	cfg := testConfig(t, TransportProcess, "FitsCPU")
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: TransportProcess})
+	cfg := testConfig(t, manifest.TransportProcess, "FitsCPU")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: manifest.TransportProcess})
 	cfg.Admission = []string{"refuse"}
 	h := runHost(t, cfg, nil)
 	pid := func(name string) int32 { return objectOf(h, name).Status.PID }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -59,11 +60,11 @@ func (c *yieldingContext) Resume(answered bool) {
 // taken in and other plugins answer; who asks it hears that it is busy. What came
 // meanwhile is not lost.
 func TestBusy(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		for name, answers := range map[string]bool{"LoopsForEver": false, "TakesItsTime": true} {
 			t.Run(transport+"/"+name, func(t *testing.T) {
 				cfg := testConfig(t, transport, "FitsCPU", name)
-				cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess})
+				cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: manifest.TransportProcess})
 				cfg.Profiles = append(cfg.Profiles, Profile{SchedulerName: "other", Predicates: []string{"NotRed"}})
 				source := &testSource{delta: replica(5, 1)}
 				h := runHost(t, cfg, source)
@@ -125,7 +126,7 @@ func TestBusy(t *testing.T) {
 // TestUnitEndsWhileLate: a module whose bundle ends, or is taken out of service, while
 // its question is late is closed behind it.
 func TestUnitEndsWhileLate(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "TakesItsTime")
+	cfg := testConfig(t, manifest.TransportWASM, "TakesItsTime")
 	source := &testSource{delta: replica(5, 1)}
 	h := runHost(t, cfg, source)
 	p := h.Source("s").Policy()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -12,10 +13,10 @@ import (
 // TestLateConfiguration: while a plugin takes a new configuration, deltas are taken in,
 // other plugins answer, and whoever asks about the change hears that it is not over.
 func TestLateConfiguration(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport, "FitsCPU")
-			cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess})
+			cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: manifest.TransportProcess})
 			cfg.Profiles = append(cfg.Profiles, Profile{SchedulerName: "other", Predicates: []string{"NotRed"}})
 			source := &testSource{delta: replica(5, 1)}
 			h := runHost(t, cfg, source)
@@ -72,7 +73,7 @@ func TestLateConfiguration(t *testing.T) {
 // TestLateForced: a configuration that is taken without the scheduler keeps nobody from
 // the guest's bundle for longer than a question may.
 func TestLateForced(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	h := runHost(t, cfg, nil)
 	p := h.Source("s").policy.Load()
 	cfg.Bundles[0].Config = []byte(`{"LeastCPU": 1007}`)
@@ -106,20 +107,20 @@ func TestLateModuleBeside(t *testing.T) {
 			return nil
 		},
 		"trial": func(ctx context.Context, p *Policy) error {
-			return p.filters[0].unit.trial(ctx, &Entry{Name: "LoopsForEver", Kind: sdk.KindPredicate}, 7, []uint32{0})
+			return p.filters[0].unit.trial(ctx, &manifest.Entry{Name: "LoopsForEver", Kind: sdk.KindPredicate}, 7, []uint32{0})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p *Policy
 			if name == "trial" {
-				cfg := testConfig(t, TransportWASM, "LoopsForEver")
+				cfg := testConfig(t, manifest.TransportWASM, "LoopsForEver")
 				source := &testSource{delta: replica(6, 1)}
 				p = runHost(t, cfg, source).Source("s").policy.Load()
 				if err := p.Apply(t.Context(), source.delta); err != nil {
 					t.Fatal(err)
 				}
 			} else {
-				p = cyclePolicy(t, TransportWASM)
+				p = cyclePolicy(t, manifest.TransportWASM)
 			}
 			waitPrepared(t, p)
 			u, done := p.filters[0].unit, make(chan error, 1)
@@ -152,7 +153,7 @@ func TestLateModuleBeside(t *testing.T) {
 // TestStepsBehindALateAnswer: what was not asked as others had gone on has no answer,
 // which is no failure of the plugin.
 func TestStepsBehindALateAnswer(t *testing.T) {
-	p := cyclePolicy(t, TransportWASM)
+	p := cyclePolicy(t, manifest.TransportWASM)
 	waitPrepared(t, p)
 	ctx := &yieldingContext{Context: t.Context()}
 	ctx.overtaken.Store(true)

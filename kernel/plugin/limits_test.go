@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // TestCeilings: the operator's limits and the manifest's; the lower one counts,
@@ -21,22 +23,22 @@ import (
 func TestCeilings(t *testing.T) {
 	cfg := &Config{MemoryLimit: 256 << 20, ProcessMemoryLimit: 2 << 30, CallsPerSecond: 2000, PIDs: 512}
 	for name, c := range map[string]struct {
-		granted, asked Limits
+		granted, asked manifest.Limits
 		privileged     bool
 		transport      string
 		want           ceilings
 	}{
-		"process":        {transport: TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
-		"module":         {transport: TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
-		"asks for less":  {asked: Limits{"64Mi", "250m", 10, 16}, transport: TransportProcess, want: ceilings{64 << 20, 250, 10, 16}},
-		"asks for more":  {asked: Limits{"8Gi", "", 9999, 9999}, transport: TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
-		"module more":    {asked: Limits{Memory: "1Gi"}, transport: TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
-		"granted more":   {granted: Limits{"8Gi", "2", 5000, 600}, transport: TransportProcess, want: ceilings{8 << 30, 2000, 5000, 600}},
-		"tightened":      {granted: Limits{"32Mi", "100m", 5, 8}, asked: Limits{"64Mi", "250m", 10, 16}, transport: TransportProcess, want: ceilings{32 << 20, 100, 5, 8}},
-		"privileged":     {privileged: true, transport: TransportProcess, want: ceilings{0, 0, 2000, 0}},
-		"module of 8 Gi": {granted: Limits{Memory: "8Gi"}, transport: TransportWASM, want: ceilings{4 << 30, 0, 2000, 0}},
+		"process":        {transport: manifest.TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
+		"module":         {transport: manifest.TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
+		"asks for less":  {asked: manifest.Limits{Memory: "64Mi", CPU: "250m", CallsPerSecond: 10, PIDs: 16}, transport: manifest.TransportProcess, want: ceilings{64 << 20, 250, 10, 16}},
+		"asks for more":  {asked: manifest.Limits{Memory: "8Gi", CallsPerSecond: 9999, PIDs: 9999}, transport: manifest.TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
+		"module more":    {asked: manifest.Limits{Memory: "1Gi"}, transport: manifest.TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
+		"granted more":   {granted: manifest.Limits{Memory: "8Gi", CPU: "2", CallsPerSecond: 5000, PIDs: 600}, transport: manifest.TransportProcess, want: ceilings{8 << 30, 2000, 5000, 600}},
+		"tightened":      {granted: manifest.Limits{Memory: "32Mi", CPU: "100m", CallsPerSecond: 5, PIDs: 8}, asked: manifest.Limits{Memory: "64Mi", CPU: "250m", CallsPerSecond: 10, PIDs: 16}, transport: manifest.TransportProcess, want: ceilings{32 << 20, 100, 5, 8}},
+		"privileged":     {privileged: true, transport: manifest.TransportProcess, want: ceilings{0, 0, 2000, 0}},
+		"module of 8 Gi": {granted: manifest.Limits{Memory: "8Gi"}, transport: manifest.TransportWASM, want: ceilings{4 << 30, 0, 2000, 0}},
 	} {
-		got := cfg.ceilingsOf(&BundleConfig{Limits: c.granted}, &Manifest{Limits: c.asked, Privileged: c.privileged}, c.transport)
+		got := cfg.ceilingsOf(&BundleConfig{Limits: c.granted}, &manifest.Manifest{Limits: c.asked, Privileged: c.privileged}, c.transport)
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -74,11 +75,11 @@ func buildGuest(dir, name string, wasm bool) error {
 	if err := build(name, nil); err != nil {
 		return err
 	}
-	manifest, err := os.ReadFile(filepath.Join("testdata", name, ManifestFile))
+	text, err := os.ReadFile(filepath.Join("testdata", name, manifest.File))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, ManifestFile), manifest, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, manifest.File), text, 0o644); err != nil {
 		return err
 	}
 	return Seal(context.Background(), dir)

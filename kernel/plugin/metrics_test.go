@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -34,8 +35,8 @@ func scrape(t *testing.T, g prometheus.Gatherer) string {
 // TestMetrics: what the host counts of plugins, and what they count themselves,
 // is among the kernel's metrics under their names.
 func TestMetrics(t *testing.T) {
-	cfg := testConfig(t, TransportProcess, "FitsCPU", "NotRed")
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess})
+	cfg := testConfig(t, manifest.TransportProcess, "FitsCPU", "NotRed")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: manifest.TransportProcess})
 	h := runHost(t, cfg, nil)
 	p := h.Source("s").Policy()
 	if err := p.Apply(t.Context(), replica(6, 1)); err != nil {

@@ -12,7 +12,9 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"pintle.dev/pintle/kernel/plugin/engine"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/wasm/meter"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -34,18 +36,18 @@ func (m *module) open(folders []string) error {
 
 // keptModule opens what the cache has of a module.
 func keptModule(cache *modulecache.Cache, digest string) *modulecache.Module {
-	return cache.Open(strings.TrimPrefix(digest, "sha256:"), fmt.Sprintf("metered-v%d", meterVersion))
+	return cache.Open(strings.TrimPrefix(digest, "sha256:"), fmt.Sprintf("metered-v%d", meter.Version))
 }
 
 // unmetered says that a module cannot be rewritten.
-func (b *Bundle) unmetered(a *Artifact, err error) error {
+func unmetered(b *manifest.Bundle, a *manifest.Artifact, err error) error {
 	return fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err)
 }
 
 // loadModule verifies, meters and compiles a bundle's module, or maps what the
 // cache has of it.
-func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest string, cache *modulecache.Cache, memory int64) (*module, error) {
-	data, err := b.verify(a, digest)
+func loadModule(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact, digest string, cache *modulecache.Cache, memory int64) (*module, error) {
+	data, err := b.Verify(a, digest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPermanent, err)
 	}
@@ -53,8 +55,8 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest string, cach
 	defer kept.Done()
 	metered := kept.Prepared
 	if metered == nil {
-		if metered, err = meter(data); err != nil {
-			return nil, errors.Join(b.unmetered(a, err), kept.Compilation.Close(ctx))
+		if metered, err = meter.Rewrite(data); err != nil {
+			return nil, errors.Join(unmetered(b, a, err), kept.Compilation.Close(ctx))
 		}
 	}
 	m, err := compileModule(ctx, b, metered, kept.Compilation, memory)
@@ -87,24 +89,25 @@ func (u *unit) loadModule(ctx context.Context) (*module, error) {
 
 // compileModule compiles a metered module, which it is then sure to need nothing
 // beyond what the host has. The module closes the cache, also after an error.
-func compileModule(ctx context.Context, b *Bundle, metered []byte, cache wazero.CompilationCache, memory int64) (*module, error) {
-	m := &module{name: b.Manifest.Name, granted: b.granted}
+func compileModule(ctx context.Context, b *manifest.Bundle, metered []byte, cache wazero.CompilationCache, memory int64) (*module, error) {
+	m := &module{name: b.Manifest.Name, granted: granted(b.Manifest)}
 	var err error
 	if m.engine, err = engine.Compile(ctx, metered, cache, memory); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w: %w", m.name, errPermanent, err)
 	}
-	if err := b.grants(m.engine.Imports()); err != nil {
+	if err := checkImports(b, m.engine.Imports()); err != nil {
 		return nil, errors.Join(err, m.close(ctx))
 	}
 	return m, nil
 }
 
-// grants is an error where a module imports what it was not given.
-func (b *Bundle) grants(imports []engine.Import) error {
+// checkImports is an error where a module imports what it was not given.
+func checkImports(b *manifest.Bundle, imports []engine.Import) error {
+	granted := granted(b.Manifest)
 	for _, f := range imports {
 		switch {
-		case f.Module == engine.WASI, f.Module == hostModule && b.granted(f.Name):
-		case f.Module == hostModule && slices.Contains(operations, f.Name):
+		case f.Module == engine.WASI, f.Module == engine.HostModule && granted(f.Name):
+		case f.Module == engine.HostModule && slices.Contains(manifest.HostFunctions, f.Name):
 			return fmt.Errorf("plugin bundle %s: %w: module imports the host function %s; name it in hostFunctions of the manifest",
 				b.Manifest.Name, errPermanent, f.Name)
 		default:

@@ -8,7 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/wasm/meter"
 )
 
 // A disk on which the compiler cannot write is no fault of a module.
@@ -23,7 +25,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("a small disk needs root: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	b, err := readBundle(filepath.Join(catalog, "greeter"), "greeter")
+	b, err := manifest.ReadBundle(filepath.Join(catalog, "greeter"), "greeter")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func TestCompiledBesideTheBundle(t *testing.T) {
 	}
 	// What an earlier version read without a look at it: another module under the
 	// name of this one's, without a counter of its work.
-	b, err := readBundle(dir, "guest")
+	b, err := manifest.ReadBundle(dir, "guest")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +60,14 @@ func TestCompiledBesideTheBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	beside := filepath.Join(dir, ".compiled")
-	planted := filepath.Join(beside, fmt.Sprintf("%s.metered-v%d.wasm", b.Manifest.Artifacts.WASM.Digest[len("sha256:"):], meterVersion))
+	planted := filepath.Join(beside, fmt.Sprintf("%s.metered-v%d.wasm", b.Manifest.Artifacts.WASM.Digest[len("sha256:"):], meter.Version))
 	if err := os.MkdirAll(beside, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(planted, other, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	cfg.Directories = []string{filepath.Dir(dir)}
 	source := &testSource{}
 	source.set(replica(3, 1))

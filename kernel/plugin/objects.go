@@ -27,6 +27,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/apiservices"
 	"pintle.dev/pintle/kernel/plugin/events"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -350,7 +351,7 @@ func setAccepted(s *v1alpha1.PluginStatus, r *refusal) {
 }
 
 // holds returns where a plugin is.
-func (p *plan) holds(name string) (*unit, *Entry) {
+func (p *plan) holds(name string) (*unit, *manifest.Entry) {
 	for _, u := range p.units {
 		if e := u.entry(name); e != nil {
 			return u, e
@@ -360,7 +361,7 @@ func (p *plan) holds(name string) (*unit, *Entry) {
 }
 
 // object is the API's view of one plugin.
-func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
+func (p *plan) object(u *unit, e *manifest.Entry) *v1alpha1.Plugin {
 	return &v1alpha1.Plugin{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Plugin"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -371,7 +372,7 @@ func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
 	}
 }
 
-func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
+func (u *unit) status(e *manifest.Entry, enabled bool) v1alpha1.PluginStatus {
 	s := u.stats[e.Name]
 	u.measure()
 	u.tellDropped()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -15,7 +16,7 @@ import (
 // it, and one of an export that does nothing.
 func BenchmarkCrossing(b *testing.B) {
 	const count = 5000
-	cfg := testConfig(b, TransportWASM, "FitsCPU", "MatchesLabels")
+	cfg := testConfig(b, manifest.TransportWASM, "FitsCPU", "MatchesLabels")
 	cfg.MemoryLimit = 1 << 30 // pods come and none goes
 	h := runHost(b, cfg, nil)
 	p := h.Source("s").Policy().(*Policy)

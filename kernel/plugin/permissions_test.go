@@ -6,13 +6,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // An operator takes rights away by the Plugin object, and gives none.
 func TestPermissionsAreTightened(t *testing.T) {
-	asked := []Rule{{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"get", "list", "create"}}}
+	asked := []manifest.Rule{{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"get", "list", "create"}}}
 	rule := func(resource string, verbs ...string) v1alpha1.PluginPermission {
 		return v1alpha1.PluginPermission{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}}
 	}
@@ -21,7 +22,7 @@ func TestPermissionsAreTightened(t *testing.T) {
 		want    []v1alpha1.PluginPermission
 		refused int
 	}{
-		"nothing said":     {nil, Permissions(asked), 0},
+		"nothing said":     {nil, manifest.Permissions(asked), 0},
 		"less":             {[]v1alpha1.PluginPermission{rule("configmaps", "get")}, []v1alpha1.PluginPermission{rule("configmaps", "get")}, 0},
 		"another verb":     {[]v1alpha1.PluginPermission{rule("configmaps", "get"), rule("configmaps", "delete")}, []v1alpha1.PluginPermission{rule("configmaps", "get")}, 1},
 		"another resource": {[]v1alpha1.PluginPermission{rule("secrets", "get"), rule("pods", "get")}, []v1alpha1.PluginPermission{rule("secrets", "get")}, 1},
@@ -32,7 +33,7 @@ func TestPermissionsAreTightened(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: asked}}}
+			m := &manifest.Manifest{Name: "b", Plugins: []manifest.Entry{{Name: "c", Kind: sdk.KindController, Rules: asked}}}
 			spec := &v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: test.object}
 			if list := vetPermissions(m, &m.Plugins[0], spec, nil); len(list) != test.refused {
 				t.Errorf("refused %v, want %d rules", list, test.refused)
@@ -45,9 +46,9 @@ func TestPermissionsAreTightened(t *testing.T) {
 }
 
 // granting is a plan in which the controller c of a bundle is in use.
-func granting(m *Manifest, spec *v1alpha1.PluginSpec) *plan {
+func granting(m *manifest.Manifest, spec *v1alpha1.PluginSpec) *plan {
 	return &plan{
-		units: []*unit{{bundle: &Bundle{Manifest: m}, active: true}}, cfg: Config{Controllers: []string{"c"}},
+		units: []*unit{{bundle: &manifest.Bundle{Manifest: m}, active: true}}, cfg: Config{Controllers: []string{"c"}},
 		specs: map[string]*v1alpha1.PluginSpec{"c": spec},
 	}
 }
@@ -56,31 +57,31 @@ func granting(m *Manifest, spec *v1alpha1.PluginSpec) *plan {
 // nobody has rights whose plugin is not in use, and a predicate beside a
 // controller has none of the informers' rights.
 func TestPermissionsOfTheBundle(t *testing.T) {
-	rule := func(resource string, verbs ...string) Rule {
-		return Rule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
+	rule := func(resource string, verbs ...string) manifest.Rule {
+		return manifest.Rule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
 	}
-	m := &Manifest{
-		Name: "b", Rules: []Rule{rule("secrets", "list", "watch"), rule("pods", "list", "watch")},
-		Plugins: []Entry{
-			{Name: "c", Kind: sdk.KindController, Rules: []Rule{rule("events", "create")}},
-			{Name: "d", Kind: sdk.KindController, Rules: []Rule{rule("nodes", "delete")}},
-			{Name: "p", Kind: sdk.KindPredicate, Rules: []Rule{rule("nodes", "get")}},
+	m := &manifest.Manifest{
+		Name: "b", Rules: []manifest.Rule{rule("secrets", "list", "watch"), rule("pods", "list", "watch")},
+		Plugins: []manifest.Entry{
+			{Name: "c", Kind: sdk.KindController, Rules: []manifest.Rule{rule("events", "create")}},
+			{Name: "d", Kind: sdk.KindController, Rules: []manifest.Rule{rule("nodes", "delete")}},
+			{Name: "p", Kind: sdk.KindPredicate, Rules: []manifest.Rule{rule("nodes", "get")}},
 		},
 	}
-	p := granting(m, &v1alpha1.PluginSpec{Permissions: Permissions([]Rule{rule("pods", "list"), rule("events", "create")})})
-	check := func(what string, want map[string][]Rule) {
+	p := granting(m, &v1alpha1.PluginSpec{Permissions: manifest.Permissions([]manifest.Rule{rule("pods", "list"), rule("events", "create")})})
+	check := func(what string, want map[string][]manifest.Rule) {
 		t.Helper()
 		got := p.grants()
 		if len(got) != len(want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 		for name, rules := range want {
-			if !equality.Semantic.DeepEqual(got[name].Rules, Permissions(rules)) {
+			if !equality.Semantic.DeepEqual(got[name].Rules, manifest.Permissions(rules)) {
 				t.Errorf("%s: %s may %v, want %v", what, name, got[name].Rules, rules)
 			}
 		}
 	}
-	check("narrowed", map[string][]Rule{"b": {rule("pods", "list")}, "c": {rule("events", "create")}})
+	check("narrowed", map[string][]manifest.Rule{"b": {rule("pods", "list")}, "c": {rule("events", "create")}})
 	if list := vetPermissions(m, &m.Plugins[0], p.specs["c"], nil); len(list) > 0 {
 		t.Errorf("rules of the bundle are refused: %v", list)
 	}
@@ -88,11 +89,11 @@ func TestPermissionsOfTheBundle(t *testing.T) {
 		t.Errorf("a predicate is refused %v, want both rules, which it did not ask for", list)
 	}
 	p.cfg.Controllers = []string{"d"}
-	check("another", map[string][]Rule{"b": m.Rules, "d": {rule("nodes", "delete")}})
+	check("another", map[string][]manifest.Rule{"b": m.Rules, "d": {rule("nodes", "delete")}})
 	p.cfg.Controllers = nil
 	check("none", nil)
 	p.cfg.Profiles = []Profile{{Predicates: []string{"p"}}}
-	check("a predicate", map[string][]Rule{"p": {rule("nodes", "get")}})
+	check("a predicate", map[string][]manifest.Rule{"p": {rule("nodes", "get")}})
 	p.units[0].active = false
 	check("not in force", nil)
 }
@@ -127,7 +128,7 @@ func TestPermissionsOfAnotherVersion(t *testing.T) {
 	rule := func(resource string) v1alpha1.PluginPermission {
 		return v1alpha1.PluginPermission{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}}
 	}
-	less := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: []Rule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}}}}
+	less := &manifest.Manifest{Name: "b", Plugins: []manifest.Entry{{Name: "c", Kind: sdk.KindController, Rules: []manifest.Rule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}}}}
 	spec := func(rules ...v1alpha1.PluginPermission) v1alpha1.PluginSpec {
 		return v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: rules}
 	}
@@ -150,7 +151,7 @@ func TestPermissionsOfANamespace(t *testing.T) {
 	in := func(namespace string, rule rbacv1.PolicyRule) v1alpha1.PluginPermission {
 		return v1alpha1.PluginPermission{Namespace: namespace, PolicyRule: rule}
 	}
-	m := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: []Rule{
+	m := &manifest.Manifest{Name: "b", Plugins: []manifest.Entry{{Name: "c", Kind: sdk.KindController, Rules: []manifest.Rule{
 		{Namespace: "kube-system", APIGroups: secrets.APIGroups, Resources: secrets.Resources, Verbs: secrets.Verbs},
 		{APIGroups: pods.APIGroups, Resources: pods.Resources, Verbs: pods.Verbs}, {NonResourceURLs: urls.NonResourceURLs, Verbs: urls.Verbs},
 	}}}}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -136,10 +137,10 @@ func bundleOf(cfg *Config, name string) *BundleConfig {
 }
 
 // specify works out the spec of one plugin.
-func (p *plan) specify(u *unit, e *Entry) {
+func (p *plan) specify(u *unit, e *manifest.Entry) {
 	name := u.bundle.Manifest.Name
 	seed := seedOf(p.base, bundleOf(p.base, name), e)
-	seed.Permissions = u.bundle.Manifest.asks(e)
+	seed.Permissions = u.bundle.Manifest.AskedRules(e)
 	p.seeds[e.Name] = fieldsOf(seed)
 	p.annotations[e.Name] = p.seeds[e.Name].annotation()
 	spec := seed.DeepCopy()
@@ -158,7 +159,7 @@ func (p *plan) specify(u *unit, e *Entry) {
 }
 
 // seedOf is the spec of a plugin as the configuration has it.
-func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
+func seedOf(cfg *Config, bc *BundleConfig, e *manifest.Entry) *v1alpha1.PluginSpec {
 	s := &v1alpha1.PluginSpec{
 		Bundle: bc.Name, Kind: v1alpha1.PluginKind(e.Kind), Transport: v1alpha1.PluginTransport(bc.Transport),
 		Version: bc.Version, Digest: bc.Digest, Limits: objectLimits(bc.Limits),
@@ -328,12 +329,12 @@ func (p *plan) configure(bc *BundleConfig) {
 }
 
 // ignores reports whether a failing call of a plugin is left out.
-func (p *plan) ignores(u *unit, e *Entry) bool {
+func (p *plan) ignores(u *unit, e *manifest.Entry) bool {
 	var said string
 	if spec := p.specs[e.Name]; spec != nil {
 		said = string(spec.OnFailure)
 	}
-	return cmp.Or(said, e.OnFailure, u.bundle.Manifest.OnFailure) == OnFailureIgnore
+	return cmp.Or(said, e.OnFailure, u.bundle.Manifest.OnFailure) == manifest.OnFailureIgnore
 }
 
 // enabled reports whether a plugin is to be used.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -31,7 +32,7 @@ func painted(index uint32, color string) *contractv1.Operation {
 // A bundle whose plugins look at no pods is told of none, and of everything else in
 // time: with a replica, with deltas, and after a restart (SCH-4).
 func TestPodlessBundle(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport)
 			cfg.Bundles = []BundleConfig{{Name: "podless", Transport: transport}}
@@ -122,7 +123,7 @@ func TestPodlessBundle(t *testing.T) {
 			apply(podAdd(2, "u"))
 			seat("unschedulable asked about p on n2 with color blue")
 
-			if transport == TransportProcess {
+			if transport == manifest.TransportProcess {
 				restarts := objectOf(h, "Unoccupied").Status.Restarts
 				if err := syscall.Kill(int(objectOf(h, "Unoccupied").Status.PID), syscall.SIGKILL); err != nil {
 					t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -52,7 +53,7 @@ func TestPolicyAnswersAlike(t *testing.T) {
 		return a
 	}
 	var answers []answer
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			h := runHost(t, testConfig(t, transport, "FitsCPU", "MatchesLabels"), nil)
 			p := h.Source("s").Policy()
@@ -104,7 +105,7 @@ func TestPolicyAnswersAlike(t *testing.T) {
 // collects instead of failing.
 func TestModuleCollectsBelowItsCeiling(t *testing.T) {
 	source := &testSource{delta: replica(5, 1)}
-	cfg := testConfig(t, TransportWASM, "Wastes")
+	cfg := testConfig(t, manifest.TransportWASM, "Wastes")
 	cfg.CallTimeout = 2 * time.Minute // it allocates much, and the machine may be slow
 	h := runHost(t, cfg, source)
 	p := h.Source("s").Policy()
@@ -128,7 +129,7 @@ func TestHostileGuestsAreContained(t *testing.T) {
 	for _, name := range []string{"LoopsForEver", "AllocatesWithoutEnd", "Panics", "Recurses"} {
 		t.Run(name, func(t *testing.T) {
 			source := &testSource{delta: replica(5, 1)}
-			h := runHost(t, testConfig(t, TransportWASM, name, "FitsCPU"), source)
+			h := runHost(t, testConfig(t, manifest.TransportWASM, name, "FitsCPU"), source)
 			p := h.Source("s").Policy()
 			if err := p.Apply(t.Context(), source.delta); err != nil {
 				t.Fatal(err)
@@ -185,8 +186,8 @@ func waitSound(t testing.TB, p contractv1.Policy, i int) {
 }
 
 func TestIgnoredPredicateReturnsItsError(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "Panics")
-	cfg.Bundles[0].OnFailure = OnFailureIgnore
+	cfg := testConfig(t, manifest.TransportWASM, "Panics")
+	cfg.Bundles[0].OnFailure = manifest.OnFailureIgnore
 	h := runHost(t, cfg, nil)
 	p := h.Source("s").Policy()
 	if err := p.Apply(t.Context(), replica(1, 1)); err != nil {
@@ -204,7 +205,7 @@ func TestIgnoredPredicateReturnsItsError(t *testing.T) {
 // A process plugin that is killed comes back, is fed in full and counted.
 func TestKilledProcessComesBack(t *testing.T) {
 	source := &testSource{delta: replica(5, 1)}
-	h := runHost(t, testConfig(t, TransportProcess, "FitsCPU"), source)
+	h := runHost(t, testConfig(t, manifest.TransportProcess, "FitsCPU"), source)
 	p := h.Source("s").Policy()
 	if err := p.Apply(t.Context(), source.delta); err != nil {
 		t.Fatal(err)
@@ -236,7 +237,7 @@ func TestKilledProcessComesBack(t *testing.T) {
 // configuration that cannot be is refused and changes nothing.
 func TestReconfigure(t *testing.T) {
 	source := &testSource{delta: replica(5, 1)}
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	h := runHost(t, cfg, source)
 	old := h.Source("s").Policy()
 	if err := old.Apply(t.Context(), source.delta); err != nil {
@@ -250,7 +251,7 @@ func TestReconfigure(t *testing.T) {
 	if h.Source("s").Policy() != old {
 		t.Fatal("a refused configuration changed the policy")
 	}
-	next := testConfig(t, TransportProcess, "MatchesLabels", "FitsCPU")
+	next := testConfig(t, manifest.TransportProcess, "MatchesLabels", "FitsCPU")
 	next.Profiles[0].Priorities[0].Weight = 5
 	if err := h.Reconfigure(next); err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func TestReconfigure(t *testing.T) {
 }
 
 func TestConfigureReachesThePlugin(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		cfg := testConfig(t, transport)
 		cfg.Bundles[0].Config = []byte(`{"LeastCPU": 3}`)
 		h := runHost(t, cfg, nil)
@@ -281,7 +282,7 @@ func TestConfigureReachesThePlugin(t *testing.T) {
 			t.Errorf("%s: score %d, %v; want %d", transport, out[0], err, 3*4000+1)
 		}
 	}
-	cfg := testConfig(t, TransportWASM)
+	cfg := testConfig(t, manifest.TransportWASM)
 	cfg.Bundles[0].Config = []byte(`{"LeastCPU": "many"}`)
 	h, err := New(cfg, Deps{})
 	if err != nil {
@@ -293,7 +294,7 @@ func TestConfigureReachesThePlugin(t *testing.T) {
 }
 
 func TestDigestMismatch(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		cfg := testConfig(t, transport, "FitsCPU")
 		cfg.Bundles[0].Digest = "sha256:" + strings.Repeat("0", 64)
 		h, err := New(cfg, Deps{})
@@ -301,14 +302,14 @@ func TestDigestMismatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = h.Run(context.Background())
-		if !errors.Is(err, ErrDigest) || strings.Count(err.Error(), "\n") != 0 {
+		if !errors.Is(err, manifest.ErrDigest) || strings.Count(err.Error(), "\n") != 0 {
 			t.Errorf("%s: got %v, want one line about the digest", transport, err)
 		}
 	}
 }
 
 func BenchmarkFilter(b *testing.B) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		h := runHost(b, testConfig(b, transport, "FitsCPU"), nil)
 		p := h.Source("s").Policy()
 		if err := p.Apply(b.Context(), replica(1000, 1)); err != nil {
@@ -329,7 +330,7 @@ func BenchmarkFilter(b *testing.B) {
 }
 
 func BenchmarkApplyBind(b *testing.B) {
-	h := runHost(b, testConfig(b, TransportWASM, "FitsCPU"), nil)
+	h := runHost(b, testConfig(b, manifest.TransportWASM, "FitsCPU"), nil)
 	p := h.Source("s").Policy()
 	if err := p.Apply(b.Context(), replica(1000, 1)); err != nil {
 		b.Fatal(err)

@@ -26,6 +26,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/description"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
@@ -86,7 +87,7 @@ const maxAnswerBytes = 64 << 20
 // startProcess starts a bundle's executable: pinned by digest, with mutual TLS,
 // without the kernel's environment, held to its confinement, in a process group
 // of its own, and killed by the operating system when the kernel dies.
-func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions) (_ *processGuest, err error) {
+func startProcess(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact, o processOptions) (_ *processGuest, err error) {
 	name := b.Manifest.Name
 	path, err := filepath.Abs(filepath.Join(b.Directory, a.Path))
 	if err != nil {
@@ -110,7 +111,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	exe, err := o.prepare(b, a, o.digest, path, sockets)
 	var wrong wrongDigest
 	if errors.As(err, &wrong) {
-		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(name, path, wrong.got, o.digest))
+		return nil, fmt.Errorf("%w: %w", errPermanent, manifest.DigestError(name, path, wrong.got, o.digest))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
@@ -155,7 +156,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	defer stop()
 	protocol, err := client.Client()
 	if errors.As(err, &wrong) || errors.As(r.failed, &wrong) {
-		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(name, path, wrong.got, o.digest))
+		return nil, fmt.Errorf("%w: %w", errPermanent, manifest.DigestError(name, path, wrong.got, o.digest))
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -50,7 +51,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 	units := plan.units
 	p := &Policy{host: h, inUse: make(chan struct{}), replaced: make(chan struct{})}
 	h.touch(p)
-	add := func(name, kind string) (*unit, *Entry, *contractv1.PluginDescription, error) {
+	add := func(name, kind string) (*unit, *manifest.Entry, *contractv1.PluginDescription, error) {
 		u, e := holder(units, name, kind)
 		if u == nil {
 			return nil, nil, nil, known(units, name, kind, "scheduler profile "+profile.SchedulerName)
@@ -136,7 +137,7 @@ func (p *Policy) hears(where place, name string, d *contractv1.PluginDescription
 func (p *Policy) group(u *unit) int { return slices.Index(p.units, u) + 1 }
 
 // reads joins what the manifest and the artefact declare.
-func reads(e *Entry, d *contractv1.PluginDescription) []string {
+func reads(e *manifest.Entry, d *contractv1.PluginDescription) []string {
 	all := slices.Concat(e.Reads, d.GetReads())
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	"pintle.dev/pintle/sdk/controller"
@@ -243,7 +244,7 @@ func (h *Host) control(ctx context.Context, cfg *Config, units, retiring []*unit
 func controls(cfg *Config, u *unit, retiring []*unit) (names []string, has bool) {
 	ending := func(name string) bool {
 		return slices.ContainsFunc(retiring, func(o *unit) bool {
-			return slices.ContainsFunc(o.bundle.Manifest.Plugins, func(e Entry) bool { return e.Name == name && sdk.ControllingKind(e.Kind) })
+			return slices.ContainsFunc(o.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return e.Name == name && sdk.ControllingKind(e.Kind) })
 		})
 	}
 	for _, e := range u.bundle.Manifest.Plugins {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -21,7 +22,7 @@ import (
 type unusable struct {
 	name, reason string
 	fault        error
-	manifest     *Manifest // nil: it cannot be read
+	manifest     *manifest.Manifest // nil: it cannot be read
 }
 
 func newBroken(u *unit, name string, err error) *unusable {
@@ -137,7 +138,7 @@ func clash(plugin, one, other string) error {
 
 // configured reports whether the configuration uses a plugin of a unit.
 func (p *plan) configured(u *unit) bool {
-	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return string(p.seeds[e.Name]["enabled"]) == "true" })
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return string(p.seeds[e.Name]["enabled"]) == "true" })
 }
 
 // formerBuilds are the builds of a bundle that ran before, by its objects, without

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
@@ -33,7 +34,7 @@ func copied(t *testing.T, name string, change func(manifest string) string) stri
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(catalog, "guest"))); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, ManifestFile)
+	path := filepath.Join(dir, manifest.File)
 	text, err := sealed.Read(dir) // as the catalog has it
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +60,8 @@ func TestBrokenInstalledBundleIsSetAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			deps := Deps{Bundles: installedBundles{"bad": copied(t, "bad", c.change)}}
-			cfg := testConfig(t, TransportWASM, "FitsCPU")
-			cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "bad", Installed: true, Transport: TransportWASM})
+			cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
+			cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "bad", Installed: true, Transport: manifest.TransportWASM})
 			h := runHostWith(t, cfg, nil, deps)
 			if err := h.Fault("bad"); err == nil || !strings.Contains(err.Error(), c.fault) {
 				t.Errorf("fault %v, want %q", err, c.fault)
@@ -71,7 +72,7 @@ func TestBrokenInstalledBundleIsSetAside(t *testing.T) {
 			// Another one is loaded all the same.
 			deps.Bundles.(installedBundles)["podless"] = filepath.Join(catalog, "podless")
 			next := cfg
-			next.Bundles = append(next.Bundles, BundleConfig{Name: "podless", Installed: true, Transport: TransportWASM})
+			next.Bundles = append(next.Bundles, BundleConfig{Name: "podless", Installed: true, Transport: manifest.TransportWASM})
 			if err := h.Reconfigure(next); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestBrokenInstalledBundleIsSetAside(t *testing.T) {
 				t.Errorf("%d bundles are loaded, want guest and podless", len(h.present().units))
 			}
 
-			used := testConfig(t, TransportWASM, "FitsCPU", "Only")
+			used := testConfig(t, manifest.TransportWASM, "FitsCPU", "Only")
 			used.Bundles = cfg.Bundles
 			if _, err := New(used, deps); err == nil || !strings.Contains(err.Error(), `"Only"`) || !strings.Contains(err.Error(), "pintle plugin remove bad") {
 				t.Errorf("a profile with its plugin: %v, want what is missing and why", err)
@@ -103,8 +104,8 @@ func TestInstalledBundleThatCannotStartIsSetAside(t *testing.T) {
 		}
 		return m
 	}
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "bad", Installed: true, Transport: TransportWASM})
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "bad", Installed: true, Transport: manifest.TransportWASM})
 	h := runHostWith(t, cfg, nil, Deps{Bundles: installedBundles{"bad": copied(t, "bad", liar)}})
 	if !h.present().enabled("FitsCPU") {
 		t.Error("the sound bundle is not in force")

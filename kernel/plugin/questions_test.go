@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/transport"
 )
 
@@ -28,7 +29,7 @@ func processOf(t *testing.T, p *Policy) *processGuest {
 // Questions of a decision go past gRPC, to a process that says so, unless the
 // decision is traced; a process that was built before them is asked by gRPC.
 func TestQuestionsGoByTheSocket(t *testing.T) {
-	h := runHost(t, testConfig(t, TransportProcess, "FitsCPU"), nil)
+	h := runHost(t, testConfig(t, manifest.TransportProcess, "FitsCPU"), nil)
 	p := h.Source("s").Policy().(*Policy)
 	if err := p.Apply(t.Context(), replica(5, 1)); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestHostileSocket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := &testSource{}
 			source.set(replica(5, 1))
-			h := runHost(t, testConfig(t, TransportProcess, "FitsCPU"), source)
+			h := runHost(t, testConfig(t, manifest.TransportProcess, "FitsCPU"), source)
 			p := h.Source("s").Policy().(*Policy)
 			if err := p.Apply(t.Context(), replica(5, 1)); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -187,7 +188,7 @@ func greeterHost(t *testing.T, transport string, api *fakeAPI) *Host {
 }
 
 func configuredGreeter(t *testing.T, transport string, api *fakeAPI) (*Host, Config) {
-	cfg := testConfig(t, TransportWASM)
+	cfg := testConfig(t, manifest.TransportWASM)
 	cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport, Config: json.RawMessage(`{"greeter":{"text":"welcome"}}`)}}
 	cfg.Profiles, cfg.Controllers = nil, []string{"greeter"}
 	return runHostWith(t, cfg, nil, Deps{Identity: api.identity}), cfg
@@ -204,7 +205,7 @@ func greeter(h *Host) v1alpha1.PluginStatus {
 
 // The same source reconciles as a module, through host functions, and as a process.
 func TestReconcilers(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			api := newFakeAPI(t, "one", "fails", "again", "panics", "two")
 			h, cfg := configuredGreeter(t, transport, api)
@@ -247,7 +248,7 @@ func TestReconcilers(t *testing.T) {
 // A reconciliation without end costs its controller the instance, nobody else anything.
 func TestReconcilerLoops(t *testing.T) {
 	api := newFakeAPI(t, "one")
-	h := greeterHost(t, TransportWASM, api)
+	h := greeterHost(t, manifest.TransportWASM, api)
 	eventually(t, "first greeting", func() bool { return api.greeting("one") != "" })
 	api.add("loops")
 	eventually(t, "restart", func() bool { return greeter(h).Restarts > 0 })
@@ -265,15 +266,15 @@ func TestHostFunctionsAreGranted(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "greeter"), os.DirFS(filepath.Join(catalog, "greeter"))); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "greeter", ManifestFile)
-	manifest, err := os.ReadFile(path)
+	path := filepath.Join(dir, "greeter", manifest.File)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(manifest), "hostFunctions: [get, create]", "hostFunctions: [get]", 1)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "hostFunctions: [get, create]", "hostFunctions: [get]", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testConfig(t, TransportWASM)
+	cfg := testConfig(t, manifest.TransportWASM)
 	cfg.Directories, cfg.Bundles, cfg.Profiles, cfg.Controllers = []string{dir}, []BundleConfig{{Name: "greeter"}}, nil, []string{"greeter"}
 	h, err := New(cfg, Deps{})
 	if err != nil {

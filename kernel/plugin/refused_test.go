@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // A module that asks for what is not granted is refused by an error.
@@ -17,8 +19,8 @@ func TestModuleWithForeignImportIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(data)
-	a := &Artifact{Path: "m.wasm", Digest: "sha256:" + hex.EncodeToString(sum[:])}
-	_, err := loadModule(t.Context(), &Bundle{Directory: dir, Manifest: &Manifest{Name: "m"}}, a, a.Digest, nil, 1<<20)
+	a := &manifest.Artifact{Path: "m.wasm", Digest: "sha256:" + hex.EncodeToString(sum[:])}
+	_, err := loadModule(t.Context(), &manifest.Bundle{Directory: dir, Manifest: &manifest.Manifest{Name: "m"}}, a, a.Digest, nil, 1<<20)
 	if err == nil || !strings.Contains(err.Error(), "imports env.x") {
 		t.Errorf("error %v, want a refused import", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -168,17 +169,17 @@ func (p *plan) checkNames() error {
 // of the directories, unless the operator said that another one takes its place,
 // or else the one that is installed for use; with one of them, whichever is that
 // build.
-func (h *Host) locate(cfg *Config, bc BundleConfig) (*Bundle, error) {
+func (h *Host) locate(cfg *Config, bc BundleConfig) (*manifest.Bundle, error) {
 	if bc.Directory != "" {
-		b, err := readBundle(bc.Directory, bc.Name)
+		b, err := manifest.ReadBundle(bc.Directory, bc.Name)
 		if err == nil {
 			b.Installed = bc.Placed
 		}
 		return b, err
 	}
 	asked := bc.Version != "" || bc.Digest != ""
-	lying, lyingErr := Find(cfg.Directories, bc.Name)
-	if lyingErr == nil && asked && lying.is(bc.Version, bc.Digest) {
+	lying, lyingErr := manifest.Find(cfg.Directories, bc.Name)
+	if lyingErr == nil && asked && lying.Is(bc.Version, bc.Digest) {
 		return lying, nil
 	}
 	if lyingErr == nil && !asked && (h.deps.Bundles == nil || !h.deps.Bundles.Replaces(bc.Name)) {
@@ -187,7 +188,7 @@ func (h *Host) locate(cfg *Config, bc BundleConfig) (*Bundle, error) {
 	if h.deps.Bundles != nil {
 		switch dir, err := h.deps.Bundles.Find(bc.Name, bc.Version, bc.Digest); {
 		case err == nil:
-			b, err := readBundle(dir, bc.Name)
+			b, err := manifest.ReadBundle(dir, bc.Name)
 			if err == nil {
 				b.Installed = true
 			}
@@ -208,33 +209,9 @@ func (h *Host) locate(cfg *Config, bc BundleConfig) (*Bundle, error) {
 	return lying, nil
 }
 
-func readBundle(dir, name string) (*Bundle, error) {
-	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
-	if err != nil {
-		return nil, err
-	}
-	if m.Name != name {
-		return nil, fmt.Errorf("plugin bundle %s: %s holds bundle %q", name, dir, m.Name)
-	}
-	return &Bundle{Directory: dir, Manifest: m}, nil
-}
-
-// is reports whether a bundle is the build that was asked for.
-func (b *Bundle) is(version, digest string) bool {
-	a := b.Manifest.Artifacts
-	if version != "" && version != b.Manifest.Version {
-		return false
-	}
-	if digest == "" || a.WASM != nil && a.WASM.Digest == digest || a.Process != nil && a.Process.Digest == digest {
-		return true
-	}
-	own, err := b.digest()
-	return err == nil && own == digest
-}
-
 // ungranted is what the manifest of a bundle asks for and the operator has not
 // granted to this very bundle; nil: nothing.
-func (b *Bundle) ungranted(bc *BundleConfig) error {
+func ungranted(b *manifest.Bundle, bc *BundleConfig) error {
 	m := b.Manifest
 	if m.Privileged && !bc.Privileged {
 		return fmt.Errorf("plugin bundle %s: its manifest asks for the kernel's own user and rights (privileged); grant them with privileged: true beside its name in plugins.bundles, or leave it out", bc.Name)
@@ -245,7 +222,7 @@ func (b *Bundle) ungranted(bc *BundleConfig) error {
 	if !b.Installed || !m.Privileged && !m.Network && len(grantedFiles(bc.Files, m.Files)) == 0 {
 		return nil
 	}
-	own, err := b.digest()
+	own, err := b.Digest()
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: %w", bc.Name, err)
 	}
@@ -269,9 +246,9 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	transport, m := bc.Transport, b.Manifest
 	if p := m.Artifacts.Process; transport == "" && bc.Digest != "" && p != nil && p.Digest == bc.Digest {
-		transport = TransportProcess // the digest says which of the two builds
+		transport = manifest.TransportProcess // the digest says which of the two builds
 	}
-	kind, a, err := b.artifact(transport)
+	kind, a, err := b.Artifact(transport)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +257,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	digest := a.Digest
 	if bc.Digest != "" && bc.Digest != digest {
-		own, err := b.digest()
+		own, err := b.Digest()
 		if err != nil {
 			return nil, fmt.Errorf("plugin bundle %s: %w", bc.Name, err)
 		}
@@ -302,15 +279,15 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		u.changed = h.pokeState // no answer to the scheduler depends on it
 	}
 	u.log, u.words = h.loggers(b, u.budget)
-	u.ungranted = b.ungranted(&bc)
-	if kind == TransportProcess && u.ungranted == nil {
+	u.ungranted = ungranted(b, &bc)
+	if kind == manifest.TransportProcess && u.ungranted == nil {
 		if u.confined, err = h.constraints(cfg, &bc, m, u.limits); err != nil {
 			return nil, err
 		}
 	}
-	if kind == TransportWASM && (cfg.WASMWorker == WASMWorkerAll || cfg.WASMWorker == WASMWorkerInstalled && b.Installed) {
+	if kind == manifest.TransportWASM && (cfg.WASMWorker == WASMWorkerAll || cfg.WASMWorker == WASMWorkerInstalled && b.Installed) {
 		u.worker = true
-		if u.confined, err = h.constraints(cfg, &bc, &Manifest{Name: m.Name}, workerLimits(m, u.limits)); err != nil {
+		if u.confined, err = h.constraints(cfg, &bc, &manifest.Manifest{Name: m.Name}, workerLimits(m, u.limits)); err != nil {
 			return nil, err
 		}
 	}
@@ -320,7 +297,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	for _, e := range m.Plugins {
 		u.stats[e.Name] = &stats{}
-		if kind == TransportWASM && !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController && e.Kind != sdk.KindAdmission {
+		if kind == manifest.TransportWASM && !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController && e.Kind != sdk.KindAdmission {
 			return nil, fmt.Errorf("plugin bundle %s: %s %s needs the process transport", bc.Name, e.Kind, e.Name)
 		}
 	}
@@ -359,7 +336,7 @@ func (u *unit) same(other *unit) bool {
 		u.limits == other.limits && slices.Equal(u.files, other.files) && slices.Equal(u.config.HostFunctions, other.config.HostFunctions) && u.confined == other.confined && u.worker == other.worker
 }
 
-func (u *unit) entry(name string) *Entry {
+func (u *unit) entry(name string) *manifest.Entry {
 	for i := range u.bundle.Manifest.Plugins {
 		if e := &u.bundle.Manifest.Plugins[i]; e.Name == name {
 			return e
@@ -369,7 +346,7 @@ func (u *unit) entry(name string) *Entry {
 }
 
 // holder returns the unit that holds a plugin of a kind, or nil.
-func holder(units []*unit, name, kind string) (*unit, *Entry) {
+func holder(units []*unit, name, kind string) (*unit, *manifest.Entry) {
 	for _, u := range units {
 		if e := u.entry(name); e != nil && e.Kind == kind {
 			return u, e

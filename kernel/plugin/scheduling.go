@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -74,7 +75,7 @@ func (u *unit) places(profiles []Profile) bool {
 // folder, which must hold a bundle of a name that is there. With a plugin's
 // name instead of the bundle's, its bundle is meant. It returns the bundle's.
 func (c *Config) Replace(name, directory string) (bundle string, err error) {
-	m, err := ReadManifest(manifestIn(directory))
+	m, err := manifest.Read(manifestIn(directory))
 	if err != nil {
 		return "", err
 	}
@@ -83,13 +84,13 @@ func (c *Config) Replace(name, directory string) (bundle string, err error) {
 		if bc.Name != m.Name {
 			continue
 		}
-		if name != m.Name && !slices.ContainsFunc(m.Plugins, func(e Entry) bool { return e.Name == name }) {
+		if name != m.Name && !slices.ContainsFunc(m.Plugins, func(e manifest.Entry) bool { return e.Name == name }) {
 			return "", fmt.Errorf("%s holds bundle %s, which has no plugin %s", directory, m.Name, name)
 		}
 		next := *bc // with its limits, grants and configuration
 		next.Directory, next.Transport, next.Version, next.Digest = directory, "", "", ""
 		// The same transport where it has both.
-		if a := m.Artifacts; bc.Transport == TransportWASM && a.WASM != nil || bc.Transport == TransportProcess && a.Process != nil {
+		if a := m.Artifacts; bc.Transport == manifest.TransportWASM && a.WASM != nil || bc.Transport == manifest.TransportProcess && a.Process != nil {
 			next.Transport = bc.Transport
 		}
 		*bc = next
@@ -101,7 +102,7 @@ func (c *Config) Replace(name, directory string) (bundle string, err error) {
 
 // enable puts the plugins of a bundle that is new, or one of them, into the
 // first profile.
-func (c *Config) enable(m *Manifest, name string) error {
+func (c *Config) enable(m *manifest.Manifest, name string) error {
 	if len(c.Profiles) == 0 {
 		return fmt.Errorf("bundle %s: there is no profile to put its plugins into", m.Name)
 	}
@@ -124,7 +125,7 @@ func (c *Config) enable(m *Manifest, name string) error {
 	return nil
 }
 
-func manifestIn(directory string) string { return filepath.Join(directory, ManifestFile) }
+func manifestIn(directory string) string { return filepath.Join(directory, manifest.File) }
 
 // Locate finds the folder of a build of a bundle, by its version or the digest of
 // one of its artefacts; empty ones leave it open.
@@ -133,7 +134,7 @@ func (h *Host) Locate(bundle, version, digest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !b.is(version, digest) {
+	if !b.Is(version, digest) {
 		return "", fmt.Errorf("plugin bundle %s: build %s is not installed; %s has %s", bundle, strings.TrimSpace(version+" "+digest), b.Directory, b.Manifest.Version)
 	}
 	return b.Directory, nil

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +17,11 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"go.yaml.in/yaml/v3"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
-	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // Seal pins the artefacts of the bundle in a folder: it hashes NAME.wasm, NAME
@@ -36,7 +35,7 @@ func Seal(ctx context.Context, dir string) error {
 		return err
 	}
 	old, name := f.artifacts, f.name
-	var pins Artifacts
+	var pins manifest.Artifacts
 	if pins.WASM, err = sealArtifact(dir, old.WASM, name+".wasm"); err != nil {
 		return err
 	}
@@ -65,21 +64,21 @@ func Seal(ctx context.Context, dir string) error {
 // sealing is the manifest of a folder while it is sealed.
 type sealing struct {
 	dir, name string
-	text      []byte    // of the manifest alone
-	doc       yaml.Node // of it
-	artifacts Artifacts // that it names, pinned or not
-	pinned    bool      // it names digests itself
+	text      []byte             // of the manifest alone
+	doc       yaml.Node          // of it
+	artifacts manifest.Artifacts // that it names, pinned or not
+	pinned    bool               // it names digests itself
 }
 
 func openSeal(dir string) (*sealing, error) {
 	f := &sealing{dir: dir}
-	path := filepath.Join(dir, ManifestFile)
+	path := filepath.Join(dir, manifest.File)
 	var err error
 	if f.text, err = os.ReadFile(path); err != nil {
-		return nil, fmt.Errorf("bundle folder %s: %w; name a folder with a %s", dir, err, ManifestFile)
+		return nil, fmt.Errorf("bundle folder %s: %w; name a folder with a %s", dir, err, manifest.File)
 	}
 	if err := yaml.Unmarshal(f.text, &f.doc); err != nil {
-		return nil, manifestError(path, err)
+		return nil, manifest.ManifestError(path, err)
 	}
 	if len(f.doc.Content) == 0 || f.doc.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s:1: want a manifest", path)
@@ -88,7 +87,7 @@ func openSeal(dir string) (*sealing, error) {
 	if n := yamltree.Child(top, "artifacts"); n != nil {
 		f.pinned = sealed.Pinned(n)
 		if err := n.Decode(&f.artifacts); err != nil {
-			return nil, manifestError(path, err)
+			return nil, manifest.ManifestError(path, err)
 		}
 	}
 	if n := yamltree.Child(top, "name"); n != nil {
@@ -98,13 +97,13 @@ func openSeal(dir string) (*sealing, error) {
 }
 
 // write pins artefacts: in the file of the builds, or in a manifest that has digests.
-func (f *sealing) write(pins *Artifacts) error {
+func (f *sealing) write(pins *manifest.Artifacts) error {
 	fault := func(err error) error { return fmt.Errorf("bundle folder %s: %w", f.dir, err) }
 	var value yaml.Node
 	if err := value.Encode(pins); err != nil {
 		return fault(err)
 	}
-	path := filepath.Join(f.dir, ManifestFile)
+	path := filepath.Join(f.dir, manifest.File)
 	if !f.pinned {
 		built, err := sealed.Built(&value)
 		if err != nil {
@@ -114,7 +113,7 @@ func (f *sealing) write(pins *Artifacts) error {
 		if err != nil {
 			return fault(err)
 		}
-		if _, err := ParseManifest(path, whole); err != nil {
+		if _, err := manifest.Parse(path, whole); err != nil {
 			return err
 		}
 		return f.replace(sealed.File, built)
@@ -126,10 +125,10 @@ func (f *sealing) write(pins *Artifacts) error {
 	if err := e.Encode(&f.doc); err != nil {
 		return fault(err)
 	}
-	if _, err := ParseManifest(path, out.Bytes()); err != nil {
+	if _, err := manifest.Parse(path, out.Bytes()); err != nil {
 		return err
 	}
-	return f.replace(ManifestFile, out.Bytes())
+	return f.replace(manifest.File, out.Bytes())
 }
 
 // replace writes a file of the folder, unless it is so.
@@ -154,17 +153,17 @@ func Unseal(dir string, transports ...string) error {
 	if data, err := sealed.Read(dir); err == nil && !f.pinned {
 		// What was built is in the other file.
 		var m struct {
-			Artifacts Artifacts `yaml:"artifacts"`
+			Artifacts manifest.Artifacts `yaml:"artifacts"`
 		}
 		if err := yaml.Unmarshal(data, &m); err != nil {
-			return manifestError(filepath.Join(dir, ManifestFile), err)
+			return manifest.ManifestError(filepath.Join(dir, manifest.File), err)
 		}
 		f.artifacts = m.Artifacts
 	}
 	changed := false
 	for _, transport := range transports {
 		a, file := &f.artifacts.Process, f.name
-		if transport == TransportWASM {
+		if transport == manifest.TransportWASM {
 			a, file = &f.artifacts.WASM, f.name+".wasm"
 		}
 		if *a != nil && (*a).Path != "" {
@@ -200,10 +199,10 @@ func Unseal(dir string, transports ...string) error {
 	if err := e.Encode(&f.doc); err != nil {
 		return fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
-	return f.replace(ManifestFile, out.Bytes())
+	return f.replace(manifest.File, out.Bytes())
 }
 
-func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) {
+func sealArtifact(dir string, a *manifest.Artifact, byDefault string) (*manifest.Artifact, error) {
 	path := byDefault
 	if a != nil && a.Path != "" {
 		path = a.Path
@@ -211,14 +210,14 @@ func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) 
 	if !filepath.IsLocal(path) {
 		return nil, fmt.Errorf("bundle folder %s: artefact %q lies outside the folder", dir, path)
 	}
-	digest, err := FileDigest(filepath.Join(dir, path))
+	digest, err := manifest.FileDigest(filepath.Join(dir, path))
 	if errors.Is(err, fs.ErrNotExist) && a == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
-	return &Artifact{Path: path, Digest: digest}, nil
+	return &manifest.Artifact{Path: path, Digest: digest}, nil
 }
 
 // systems are those whose builds Seal finds by their names.
@@ -226,10 +225,10 @@ var systems = map[string]bool{"linux": true, "darwin": true, "freebsd": true}
 
 // sealPlatforms pins the builds for platforms: those that the manifest names,
 // and NAME-OS-ARCH of the folder.
-func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Artifact, error) {
+func sealPlatforms(dir, name string, old map[string]*manifest.Artifact) (map[string]*manifest.Artifact, error) {
 	wanted := maps.Clone(old)
 	if wanted == nil {
-		wanted = map[string]*Artifact{}
+		wanted = map[string]*manifest.Artifact{}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -239,11 +238,11 @@ func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Arti
 		rest, ok := strings.CutPrefix(e.Name(), name+"-")
 		system, arch, both := strings.Cut(rest, "-")
 		platform := system + "/" + arch
-		if ok && both && systems[system] && e.Type().IsRegular() && platformForm.MatchString(platform) && wanted[platform] == nil {
-			wanted[platform] = &Artifact{Path: e.Name()}
+		if ok && both && systems[system] && e.Type().IsRegular() && manifest.PlatformForm.MatchString(platform) && wanted[platform] == nil {
+			wanted[platform] = &manifest.Artifact{Path: e.Name()}
 		}
 	}
-	var sealed map[string]*Artifact
+	var sealed map[string]*manifest.Artifact
 	for platform, a := range wanted {
 		if a == nil {
 			continue
@@ -253,7 +252,7 @@ func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Arti
 			return nil, err
 		}
 		if sealed == nil {
-			sealed = map[string]*Artifact{}
+			sealed = map[string]*manifest.Artifact{}
 		}
 		sealed[platform] = s
 	}
@@ -263,18 +262,18 @@ func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Arti
 // Compile compiles the WASM module of a sealed bundle into a cache, so that starts
 // only map it. A bundle without a module is left alone. Nothing of the module is run.
 func Compile(ctx context.Context, dir string, cache *modulecache.Cache) error {
-	return compile(ctx, dir, cache, func(*Manifest, *module) error { return nil })
+	return compile(ctx, dir, cache, func(*manifest.Manifest, *module) error { return nil })
 }
 
-func compile(ctx context.Context, dir string, cache *modulecache.Cache, check func(*Manifest, *module) error) error {
-	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
+func compile(ctx context.Context, dir string, cache *modulecache.Cache, check func(*manifest.Manifest, *module) error) error {
+	m, err := manifest.Read(filepath.Join(dir, manifest.File))
 	if err != nil {
 		return err
 	}
 	if m.Artifacts.WASM == nil {
 		return nil
 	}
-	b := &Bundle{Directory: dir, Manifest: m}
+	b := &manifest.Bundle{Directory: dir, Manifest: m}
 	// Who compiles waits for nothing else.
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 	module, err := loadModule(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, defaultMemoryLimit)
@@ -286,8 +285,8 @@ func compile(ctx context.Context, dir string, cache *modulecache.Cache, check fu
 
 // checkReviews compares what the admission plugins of a module review with what its
 // manifest says, which is what operators are shown.
-func checkReviews(m *Manifest, module *module) error {
-	if !slices.ContainsFunc(m.Plugins, func(e Entry) bool { return e.Kind == sdk.KindAdmission }) {
+func checkReviews(m *manifest.Manifest, module *module) error {
+	if !slices.ContainsFunc(m.Plugins, func(e manifest.Entry) bool { return e.Kind == sdk.KindAdmission }) {
 		return nil
 	}
 	g, err := module.instantiate(defaultCallTimeout, defaultStartTimeout, slog.New(slog.DiscardHandler))
@@ -295,43 +294,6 @@ func checkReviews(m *Manifest, module *module) error {
 		return fmt.Errorf("plugin bundle %s: its module cannot be started: %w", m.Name, err)
 	}
 	return errors.Join(m.Provides(g.describe()), g.close(context.Background(), 0))
-}
-
-// Provides compares what a build describes with the manifest: it has each plugin that
-// the manifest names, as the manifest has it.
-func (m *Manifest) Provides(plugins []*contractv1.PluginDescription) error {
-	described := map[string]*contractv1.PluginDescription{}
-	var names []string
-	for _, p := range plugins {
-		described[p.GetName()] = p
-		names = append(names, p.GetKind()+" "+p.GetName())
-	}
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf(format, args...))
-	}
-	for i := range m.Plugins {
-		e := &m.Plugins[i]
-		p := described[e.Name]
-		if p == nil || p.GetKind() != e.Kind {
-			fault("its manifest promises %s %s, which the artefact does not provide; it provides: %s", e.Kind, e.Name, cmp.Or(strings.Join(names, ", "), "nothing"))
-			continue
-		}
-		for _, f := range []struct{ what, manifest, artefact string }{
-			{"scope", e.Scope, p.GetScope()}, {"normalize", e.Normalize, p.GetNormalize()},
-		} {
-			if f.manifest != "" && f.manifest != f.artefact {
-				fault("%s of %s is %s in the manifest and %s in the artefact", f.what, e.Name, f.manifest, f.artefact)
-			}
-		}
-		if text := e.reviewsMore(p); text != "" {
-			fault("%s", text)
-		}
-		if most := p.GetMaxScore(); most < 0 || most > sdk.MaxFrameworkScore {
-			fault("%s scores up to %d; the most is %d", e.Name, most, sdk.MaxFrameworkScore)
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // writeWhole replaces a file in one step.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
@@ -13,10 +14,10 @@ import (
 // the files beside them; this machine's goes before the one without a platform.
 func TestSealPlatforms(t *testing.T) {
 	dir := t.TempDir()
-	mine := "quiet-" + strings.Replace(Platform(), "/", "-", 1)
+	mine := "quiet-" + strings.Replace(manifest.Platform(), "/", "-", 1)
 	for name, text := range map[string]string{
-		ManifestFile: "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: quiet\nversion: 1.0.0\nplugins:\n- {name: Quiet, kind: predicate}\nartifacts:\n  files:\n  - path: words.txt\n",
-		"quiet":      "any", mine: "mine", "quiet-linux-riscv64": "other", "quiet-my-notes": "no build", "words.txt": "words",
+		manifest.File: "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: quiet\nversion: 1.0.0\nplugins:\n- {name: Quiet, kind: predicate}\nartifacts:\n  files:\n  - path: words.txt\n",
+		"quiet":       "any", mine: "mine", "quiet-linux-riscv64": "other", "quiet-my-notes": "no build", "words.txt": "words",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -27,7 +28,7 @@ func TestSealPlatforms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
+	m, err := manifest.Read(filepath.Join(dir, manifest.File))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,18 +36,18 @@ func TestSealPlatforms(t *testing.T) {
 	if len(a.Platforms) != 2 || len(a.Files) != 1 || a.Process == nil || len(a.All()) != 4 {
 		t.Errorf("sealed %+v", a)
 	}
-	if got := a.ProcessFor(Platform()); got == nil || got.Path != mine {
-		t.Errorf("the build for %s is %+v", Platform(), got)
+	if got := a.ProcessFor(manifest.Platform()); got == nil || got.Path != mine {
+		t.Errorf("the build for %s is %+v", manifest.Platform(), got)
 	}
 	if got := a.ProcessFor("plan9/mips"); got != a.Process {
 		t.Errorf("the build for another platform is %+v", got)
 	}
-	kind, chosen, err := (&Bundle{Directory: dir, Manifest: m}).artifact("")
-	if err != nil || kind != TransportProcess || chosen.Path != mine {
+	kind, chosen, err := (&manifest.Bundle{Directory: dir, Manifest: m}).Artifact("")
+	if err != nil || kind != manifest.TransportProcess || chosen.Path != mine {
 		t.Errorf("%s %+v, %v", kind, chosen, err)
 	}
-	a.Process, a.Platforms = nil, map[string]*Artifact{"plan9/mips": chosen}
-	if _, _, err := (&Bundle{Directory: dir, Manifest: m}).artifact(""); err == nil || !strings.Contains(err.Error(), "has no process build for "+Platform()+"; it has: plan9/mips") {
+	a.Process, a.Platforms = nil, map[string]*manifest.Artifact{"plan9/mips": chosen}
+	if _, _, err := (&manifest.Bundle{Directory: dir, Manifest: m}).Artifact(""); err == nil || !strings.Contains(err.Error(), "has no process build for "+manifest.Platform()+"; it has: plan9/mips") {
 		t.Error(err)
 	}
 }
@@ -58,13 +59,13 @@ func TestManifestPaths(t *testing.T) {
 		"a/b": "", "../a": "inside", "/a": "inside", "a/../b": "want b", "./a": "want a", ".": "beside the manifest", "Manifest.yaml": "beside the manifest",
 		`a\b`: "printable", "a\x01": "printable", strings.Repeat("x", 300): "255 bytes",
 	} {
-		if got := pathFault(path); want == "" && got != "" || !strings.Contains(got, want) {
+		if got := manifest.PathFault(path); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%q: %q", path, got)
 		}
 	}
 	text := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: quiet\nversion: 1.0.0\nplugins:\n- {name: Quiet, kind: predicate}\nartifacts:\n" +
 		"  wasm: {path: a, digest: " + digest + "}\n  files: [{path: A, digest: " + digest + "}]\n"
-	if _, err := ParseManifest("m", []byte(text)); err == nil || !strings.Contains(err.Error(), "are one file") {
+	if _, err := manifest.Parse("m", []byte(text)); err == nil || !strings.Contains(err.Error(), "are one file") {
 		t.Error(err)
 	}
 }
@@ -75,13 +76,13 @@ func TestUnseal(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(catalog, "guest"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unseal(dir, TransportProcess); err != nil {
+	if err := Unseal(dir, manifest.TransportProcess); err != nil {
 		t.Fatal(err)
 	}
 	if err := Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
+	m, err := manifest.Read(filepath.Join(dir, manifest.File))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +100,11 @@ func TestUnseal(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, sealed.File)); err != nil {
 		t.Fatal(err)
 	}
-	manifest := "name: guest\nartifacts:\n  process: {path: ../precious}\n"
-	if err := os.WriteFile(filepath.Join(dir, ManifestFile), []byte(manifest), 0o600); err != nil {
+	text := "name: guest\nartifacts:\n  process: {path: ../precious}\n"
+	if err := os.WriteFile(filepath.Join(dir, manifest.File), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unseal(dir, TransportProcess); err == nil {
+	if err := Unseal(dir, manifest.TransportProcess); err == nil {
 		t.Error("a path outside of the folder: no error")
 	}
 	if _, err := os.Stat(outside); err != nil {
@@ -114,12 +115,12 @@ func TestUnseal(t *testing.T) {
 // Configuration for a plugin that the bundle does not have, and a name at a place for
 // another kind, are told.
 func TestNamesOfTheConfiguration(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	cfg.Bundles[0].Config = []byte(`{"LeastCPUs": 1}`)
 	if _, err := New(cfg, Deps{}); err == nil || !strings.Contains(err.Error(), `config.LeastCPUs: Unsupported value: "LeastCPUs"`) {
 		t.Errorf("a misspelled plugin: %v", err)
 	}
-	cfg = testConfig(t, TransportWASM, "FitsCPU")
+	cfg = testConfig(t, manifest.TransportWASM, "FitsCPU")
 	cfg.Profiles[0].Priorities = append(cfg.Profiles[0].Priorities, WeightedPriority{Name: "MatchesLabels", Weight: 1})
 	if _, err := New(cfg, Deps{}); err == nil || !strings.Contains(err.Error(), "scheduler profile s: MatchesLabels is a predicate, not a priority") {
 		t.Errorf("a predicate as a priority: %v", err)

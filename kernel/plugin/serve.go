@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"pintle.dev/pintle/kernel/plugin/apiservices"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -22,7 +23,7 @@ func (h *Host) serve(ctx context.Context, p *plan) error {
 	var faults []error
 	var used []string
 	for _, u := range p.units {
-		var wanted []*Entry
+		var wanted []*manifest.Entry
 		has := false
 		for i := range u.bundle.Manifest.Plugins {
 			e := &u.bundle.Manifest.Plugins[i]
@@ -51,7 +52,7 @@ func (h *Host) serve(ctx context.Context, p *plan) error {
 	return errors.Join(faults...)
 }
 
-func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*Entry) error {
+func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry) error {
 	// A guest that rests is gone behind that; one that woke up is there before.
 	rests := u.rests.Load()
 	u.mu.Lock()
@@ -100,7 +101,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*Entry) error {
 }
 
 // served tells the registry what a process answered of one of its API servers.
-func (h *Host) served(u *unit, g *processGuest, e *Entry, resp *contractv1.APIServerStarted) {
+func (h *Host) served(u *unit, g *processGuest, e *manifest.Entry, resp *contractv1.APIServerStarted) {
 	for _, s := range resp.GetServers() {
 		if s.GetName() != e.Name {
 			continue

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -65,7 +66,7 @@ func (w *wishes) configured(before, now *BundleConfig) {
 	if !ok {
 		return
 	}
-	old, next := fieldsOf(seedOf(&Config{}, before, &Entry{})), fieldsOf(seedOf(&Config{}, now, &Entry{}))
+	old, next := fieldsOf(seedOf(&Config{}, before, &manifest.Entry{})), fieldsOf(seedOf(&Config{}, now, &manifest.Entry{}))
 	for _, name := range wideFields {
 		if !old.same(next, name) {
 			wide.put(name, next[name])
@@ -300,7 +301,7 @@ func (u *unit) brokeEarly() error {
 // over the first question does not get there. Where nothing is known to ask about
 // yet, a copy of it is asked about what is made up.
 func (h *Host) prepare(ctx context.Context, next *plan, u *unit) error {
-	scheduling := slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return tried(&e) && next.enabled(e.Name) })
+	scheduling := slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return tried(&e) && next.enabled(e.Name) })
 	if !scheduling {
 		return nil
 	}
@@ -336,7 +337,7 @@ func sample(full *contractv1.Delta) (class uint32, nodes []uint32) {
 
 // trial asks one question. An answer that is an error is an answer; a guest that
 // breaks is none.
-func (u *unit) trial(ctx context.Context, e *Entry, class uint32, nodes []uint32) error {
+func (u *unit) trial(ctx context.Context, e *manifest.Entry, class uint32, nodes []uint32) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.guest == nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -19,7 +20,7 @@ import (
 // before the new policy is prepared, without another guest, and one that the
 // plugin refuses changes nothing.
 func TestConfigureRunningGuest(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport)
 			cfg.Bundles[0].Config = []byte(`{"LeastCPU": 1}`)
@@ -147,11 +148,11 @@ func text(f fields) string {
 // A configuration is checked against the schema that the manifest declares, with
 // the path of each fault; a schema that could not be checked is refused.
 func TestConfigSchema(t *testing.T) {
-	manifest := func(schema string) (*Manifest, error) {
-		return ParseManifest("m.yaml", []byte("apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: m\nversion: 1.0.0\nplugins:\n"+
+	parsed := func(schema string) (*manifest.Manifest, error) {
+		return manifest.Parse("m.yaml", []byte("apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: m\nversion: 1.0.0\nplugins:\n"+
 			"- name: P\n  kind: predicate\n  configSchema: "+schema+"\n"))
 	}
-	m, err := manifest(`{type: object, additionalProperties: false, required: [limit], properties: {limit: {type: integer, minimum: 1}, names: {type: array, items: {type: string}}}}`)
+	m, err := parsed(`{type: object, additionalProperties: false, required: [limit], properties: {limit: {type: integer, minimum: 1}, names: {type: array, items: {type: string}}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestConfigSchema(t *testing.T) {
 		`{}`:                                   {"config.P.limit: Required value"},
 		`{"limit":1,"names":["a",2],"lmit":2}`: {"config.P.names[1]: Invalid value", "forbidden property"},
 	} {
-		err := checkConfigs(&Bundle{Manifest: m}, &BundleConfig{Name: "m", Config: []byte(`{"P":` + config + `}`)})
+		err := checkConfigs(&manifest.Bundle{Manifest: m}, &BundleConfig{Name: "m", Config: []byte(`{"P":` + config + `}`)})
 		if (err == nil) != (want == nil) {
 			t.Errorf("%s: %v", config, err)
 			continue
@@ -180,7 +181,7 @@ func TestConfigSchema(t *testing.T) {
 		`../outside.json`:               "want a path inside the bundle's folder",
 		`{items: ` + strings.Repeat(`{items: `, 40) + `{}` + strings.Repeat(`}`, 41): "levels deep",
 	} {
-		if _, err := manifest(schema); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsed(schema); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", schema, err, want)
 		}
 	}
@@ -211,13 +212,13 @@ func TestWishes(t *testing.T) {
 // A schema that requires something is held against plugins that are to be used without
 // a configuration, and against no others.
 func TestRequiredConfiguration(t *testing.T) {
-	manifest := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: m\nversion: 1.0.0\nplugins:\n" +
+	text := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: m\nversion: 1.0.0\nplugins:\n" +
 		"- {name: P, kind: predicate, configSchema: {type: object, required: [limit]}}\n- {name: Q, kind: predicate, configSchema: {type: object}}\n"
-	m, err := ParseManifest("m.yaml", []byte(manifest))
+	m, err := manifest.Parse("m.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &unit{bundle: &Bundle{Manifest: m}}
+	u := &unit{bundle: &manifest.Bundle{Manifest: m}}
 	spec := func(enabled bool, config string) *v1alpha1.PluginSpec {
 		s := &v1alpha1.PluginSpec{Enabled: ptr.To(enabled)}
 		if config != "" {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // logBuffer is a log that a test reads while it is written.
@@ -30,7 +32,7 @@ func (b *logBuffer) has(s string) bool {
 // What an author needs to know reaches the log and the Plugin object over
 // either transport: what the plugin printed, and that it panicked, and where.
 func TestAuthorIsTold(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			log := &logBuffer{}
 			h := runHostLogging(t, testConfig(t, transport, "Prints", "Panics"), nil, slog.New(slog.NewTextHandler(log, nil)))

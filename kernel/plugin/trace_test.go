@@ -12,13 +12,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // TestSpans: calls of plugins have spans named after them below the decision's;
 // without one there are none.
 func TestSpans(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			h := runHost(t, testConfig(t, transport, "FitsCPU", "MatchesLabels"), nil)
 			p := h.Source("s").Policy()
@@ -37,7 +38,7 @@ func TestSpans(t *testing.T) {
 				}
 			}
 			want := []string{"plugin FitsCPU"}
-			if e, ok := p.(contractv1.Evaluator); ok && transport == TransportProcess {
+			if e, ok := p.(contractv1.Evaluator); ok && transport == manifest.TransportProcess {
 				e.Evaluate(ctx, &contractv1.Evaluation{
 					Class: 7, Nodes: indexes(5),
 					Filters: []contractv1.FilterQuestion{{Predicate: 0}, {Predicate: 1}},

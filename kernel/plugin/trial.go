@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -87,15 +88,15 @@ func (h *Host) rehearseOne(ctx context.Context, next *plan, u *unit, own bool) e
 // rehearsable reports whether another guest may be configured beside the one that
 // runs: a runtime, a proxy or a network acts upon the machine when it is.
 func (u *unit) rehearsable() bool {
-	return !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool {
+	return !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool {
 		return e.Kind == sdk.KindRuntime || e.Kind == sdk.KindProxy || e.Kind == sdk.KindNetwork
 	})
 }
 
 // newlyAsked are the predicates and priorities of a unit that a plan asks and the
 // one before does not.
-func newlyAsked(before, next *plan, u *unit) []*Entry {
-	var out []*Entry
+func newlyAsked(before, next *plan, u *unit) []*manifest.Entry {
+	var out []*manifest.Entry
 	for i := range u.bundle.Manifest.Plugins {
 		e := &u.bundle.Manifest.Plugins[i]
 		if tried(e) && next.enabled(e.Name) && !before.enabled(e.Name) {
@@ -106,7 +107,7 @@ func newlyAsked(before, next *plan, u *unit) []*Entry {
 }
 
 // tried reports whether a plugin can be asked a question without a decision.
-func tried(e *Entry) bool { return e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority }
+func tried(e *manifest.Entry) bool { return e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority }
 
 // questions asks each enabled plugin of a unit about nodes of a replica that it has.
 func (u *unit) questions(ctx context.Context, p *plan, of *contractv1.Delta) error {

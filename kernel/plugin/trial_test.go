@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // What an object asks for is tried before it is written: by copies that nobody else
 // asks, also when no pod was seen yet.
 func TestTrial(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		for seen, source := range map[string]*testSource{"no pod": {}, "pods": {delta: replica(5, 1)}} {
 			t.Run(transport+"/"+seen, func(t *testing.T) {
 				cfg := testConfig(t, transport, "FitsCPU")
@@ -58,7 +59,7 @@ func TestTrial(t *testing.T) {
 // A change of the configuration file that enables what always traps is refused, and
 // what was in force goes on.
 func TestConfigurationThatEnablesIsTried(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	h := runHost(t, cfg, nil)
 	next := cfg
 	next.Profiles = []Profile{cfg.Profiles[0]}
@@ -73,7 +74,7 @@ func TestConfigurationThatEnablesIsTried(t *testing.T) {
 
 // A process that serves nothing of the scheduler's is tried without the replica.
 func TestTrialWithoutScheduling(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "reviewer"})
 	cfg.Admission = []string{"reviewer"}
 	h := runHost(t, cfg, &testSource{delta: replica(5, 1)})

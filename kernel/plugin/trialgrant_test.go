@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // An installation is tried without rights: a bundle that has the name of one to
@@ -13,8 +15,8 @@ func TestTrialInheritsNoGrant(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "greedy")
 	mark := filepath.Join(t.TempDir(), "ran")
 	for name, text := range map[string]string{
-		"greedy":     "#!/bin/sh\nid > " + mark + "\n",
-		ManifestFile: "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: greedy\nversion: 9.9.9\nprivileged: true\nplugins: [{name: pass, kind: proxy}]\n",
+		"greedy":      "#!/bin/sh\nid > " + mark + "\n",
+		manifest.File: "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: greedy\nversion: 9.9.9\nprivileged: true\nplugins: [{name: pass, kind: proxy}]\n",
 	} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -26,9 +28,9 @@ func TestTrialInheritsNoGrant(t *testing.T) {
 	if err := Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	h := runHost(t, testConfig(t, TransportWASM), nil)
+	h := runHost(t, testConfig(t, manifest.TransportWASM), nil)
 	for _, used := range []bool{false, true} {
-		cfg := testConfig(t, TransportWASM)
+		cfg := testConfig(t, manifest.TransportWASM)
 		cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greedy", Directory: dir, Placed: true, Privileged: true})
 		if used {
 			cfg.Proxies = []string{"pass"}

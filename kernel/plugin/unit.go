@@ -14,6 +14,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/apiservers"
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -40,7 +41,7 @@ const (
 // unit is a bundle that shall run: its guest, and the supervisor that starts
 // it, replaces it when it breaks and ends it.
 type unit struct {
-	bundle *Bundle
+	bundle *manifest.Bundle
 	config BundleConfig
 	// active: one of its plugins is in use. Without one nothing of it runs.
 	active bool
@@ -48,7 +49,7 @@ type unit struct {
 	// before it is in use.
 	ungranted error
 	transport string
-	artifact  *Artifact
+	artifact  *manifest.Artifact
 	digest    string
 	modules   *modulecache.Cache
 	worker    bool // the module runs in a process apart
@@ -300,7 +301,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	case <-u.kick: // about the guest before
 	default:
 	}
-	if u.transport == TransportWASM {
+	if u.transport == manifest.TransportWASM {
 		if *m != nil && (*m).worker != nil && (*m).worker.lost() != nil {
 			if err := (*m).close(ctx); err != nil {
 				u.log.Warn("worker of a module left something behind", "error", err)
@@ -458,5 +459,5 @@ func (u *unit) path() string {
 
 // scheduling reports whether the bundle has a plugin that the scheduler asks.
 func (u *unit) scheduling() bool {
-	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return sdk.SchedulingKind(e.Kind) })
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return sdk.SchedulingKind(e.Kind) })
 }

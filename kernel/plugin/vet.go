@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -81,7 +82,7 @@ func (h *Host) vet(p *plan, w *wishes, changes []change) error {
 func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 	s := &c.now.Spec
 	u, e := p.holds(c.name)
-	bundle := (*Bundle)(nil)
+	bundle := (*manifest.Bundle)(nil)
 	if u != nil {
 		bundle = u.bundle
 		if s.Bundle != bundle.Manifest.Name {
@@ -96,7 +97,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 		if len(list) > 0 {
 			return list
 		}
-		bundle, e = other, other.entry(c.name)
+		bundle, e = other, other.Entry(c.name)
 	}
 	switch {
 	case e == nil:
@@ -108,7 +109,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 }
 
 // vetBundle finds the build that a bundle's fields ask for.
-func (h *Host) vetBundle(p *plan, w *wishes, s *v1alpha1.PluginSpec) (*Bundle, field.ErrorList) {
+func (h *Host) vetBundle(p *plan, w *wishes, s *v1alpha1.PluginSpec) (*manifest.Bundle, field.ErrorList) {
 	bc := *bundleOf(p.base, s.Bundle)
 	if wide := w.wide[s.Bundle]; wide != nil {
 		wide.widely(&bc)
@@ -127,7 +128,7 @@ func (h *Host) vetBundle(p *plan, w *wishes, s *v1alpha1.PluginSpec) (*Bundle, f
 		return nil, field.ErrorList{field.Invalid(specPath.Child("digest"), bc.Digest, err.Error())}
 	case err != nil:
 		return nil, field.ErrorList{field.Invalid(specPath.Child("bundle"), s.Bundle, err.Error())}
-	case bc.Digest != "" && !b.is(bc.Version, bc.Digest):
+	case bc.Digest != "" && !b.Is(bc.Version, bc.Digest):
 		return nil, field.ErrorList{field.Invalid(specPath.Child("digest"), bc.Digest, "no installed build of the bundle has it; "+b.Directory+" has another")}
 	}
 	if _, err := h.resolveUnit(cfg, bc); err != nil {
@@ -136,20 +137,11 @@ func (h *Host) vetBundle(p *plan, w *wishes, s *v1alpha1.PluginSpec) (*Bundle, f
 	return b, nil
 }
 
-func (b *Bundle) entry(name string) *Entry {
-	for i := range b.Manifest.Plugins {
-		if e := &b.Manifest.Plugins[i]; e.Name == name {
-			return e
-		}
-	}
-	return nil
-}
-
 // vetPermissions: an operator takes rules away and gives none. Rules that the object
 // had are those of another version, of which this one has what it asks for.
-func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec, old *v1alpha1.Plugin) field.ErrorList {
+func vetPermissions(m *manifest.Manifest, e *manifest.Entry, s *v1alpha1.PluginSpec, old *v1alpha1.Plugin) field.ErrorList {
 	var list field.ErrorList
-	shared := Permissions(m.Rules)
+	shared := manifest.Permissions(m.Rules)
 	if !sdk.ControllingKind(e.Kind) {
 		shared = nil
 	}
@@ -157,7 +149,7 @@ func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec, old *v1alpha1
 		if old != nil && slices.ContainsFunc(old.Spec.Permissions, func(o v1alpha1.PluginPermission) bool { return equality.Semantic.DeepEqual(o, rule) }) {
 			continue
 		}
-		if !covers(shared, rule) && !covers(Permissions(e.Rules), rule) {
+		if !covers(shared, rule) && !covers(manifest.Permissions(e.Rules), rule) {
 			list = append(list, field.Forbidden(specPath.Child("permissions").Index(i), "the plugin's manifest does not ask for all of it"))
 		}
 	}
@@ -166,7 +158,7 @@ func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec, old *v1alpha1
 
 // vetAdmissionRules checks their form. Those that the manifest does not ask for
 // give nothing: the plugin is asked what both have.
-func vetAdmissionRules(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+func vetAdmissionRules(e *manifest.Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	var list field.ErrorList
 	path := specPath.Child("admissionRules")
 	if len(s.AdmissionRules) > 0 && e.Kind != sdk.KindAdmission {
@@ -181,12 +173,12 @@ func vetAdmissionRules(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 }
 
 // vetHostFunctions: these too are taken away only.
-func vetHostFunctions(b *Bundle, s *v1alpha1.PluginSpec) field.ErrorList {
+func vetHostFunctions(b *manifest.Bundle, s *v1alpha1.PluginSpec) field.ErrorList {
 	var list field.ErrorList
 	for i, name := range s.HostFunctions {
-		if !slices.Contains(operations, name) {
-			list = append(list, field.NotSupported(specPath.Child("hostFunctions").Index(i), name, operations))
-		} else if !b.granted(name) {
+		if !slices.Contains(manifest.HostFunctions, name) {
+			list = append(list, field.NotSupported(specPath.Child("hostFunctions").Index(i), name, manifest.HostFunctions))
+		} else if !granted(b.Manifest)(name) {
 			list = append(list, field.Forbidden(specPath.Child("hostFunctions").Index(i), "the bundle's manifest does not ask for it"))
 		}
 	}
@@ -194,7 +186,7 @@ func vetHostFunctions(b *Bundle, s *v1alpha1.PluginSpec) field.ErrorList {
 }
 
 // vetUse checks where a plugin is to be used.
-func vetUse(p *plan, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+func vetUse(p *plan, e *manifest.Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	var list field.ErrorList
 	enabled := ptr.Deref(s.Enabled, true)
 	switch e.Kind {
@@ -222,9 +214,9 @@ func vetUse(p *plan, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	return list
 }
 
-func vetConfig(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+func vetConfig(e *manifest.Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	if s.Config == nil {
 		return nil
 	}
-	return e.checkConfig(s.Config.Raw, specPath.Child("config"))
+	return e.CheckConfig(s.Config.Raw, specPath.Child("config"))
 }

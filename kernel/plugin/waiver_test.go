@@ -9,13 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // TestWaiver: a process whose cgroup cannot be made runs where the configuration waives
 // that. The log says so, and its Plugin object, by a condition that the list shows.
 func TestWaiver(t *testing.T) {
-	cfg := testConfig(t, TransportProcess, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportProcess, "FitsCPU")
 	cfg.Cgroup = "/cgroup.procs/none" // below what is no folder
 	cfg.RunWithout = []string{string(confinement.Cgroup)}
 	log := &logBuffer{}

@@ -3,13 +3,14 @@ package plugin
 import (
 	"slices"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // inUse reports whether a plugin is in use: a profile has it, it is an enabled
 // controller, admission plugin or API server, the cloud provider, or the node's runtime, network or one of its proxies.
-func (p *plan) inUse(e *Entry) bool {
+func (p *plan) inUse(e *manifest.Entry) bool {
 	switch e.Kind {
 	case sdk.KindController:
 		return slices.Contains(p.cfg.Controllers, e.Name)
@@ -53,11 +54,11 @@ func (p *plan) waits(name string) bool {
 
 // awaited reports whether a plugin of a unit waits.
 func (p *plan) awaited(u *unit) bool {
-	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return p.waits(e.Name) })
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e manifest.Entry) bool { return p.waits(e.Name) })
 }
 
 // status is how a plugin is within the plan.
-func (p *plan) status(u *unit, e *Entry) v1alpha1.PluginStatus {
+func (p *plan) status(u *unit, e *manifest.Entry) v1alpha1.PluginStatus {
 	waits := p.waits(e.Name)
 	st := u.status(e, u.active && p.enabled(e.Name) && !waits)
 	if waits {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -41,9 +42,9 @@ func (o *opened) names() int {
 // Each of that begins with the first plugin that is in use, and ends with the last.
 func TestInstalledIsNotInForce(t *testing.T) {
 	api := newFakeAPI(t, "a")
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			cfg := testConfig(t, TransportWASM)
+			cfg := testConfig(t, manifest.TransportWASM)
 			cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: transport})
 			o := &opened{has: map[string]bool{}, path: api.socket}
 			h := runHostWith(t, cfg, nil, Deps{Identity: o.identity, Release: o.release})
@@ -72,7 +73,7 @@ func TestInstalledIsNotInForce(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := objectOf(h, "label").Status
-			if s.State != v1alpha1.PluginStateReady || transport == TransportProcess && s.PID == 0 {
+			if s.State != v1alpha1.PluginStateReady || transport == manifest.TransportProcess && s.PID == 0 {
 				t.Fatalf("label is %+v, want it Ready", s)
 			}
 			if _, ok := h.present().grants()["greeter"]; ok || o.names() > 0 {
@@ -80,13 +81,13 @@ func TestInstalledIsNotInForce(t *testing.T) {
 			}
 
 			cfg.Controllers = []string{"greeter"}
-			if transport == TransportProcess {
+			if transport == manifest.TransportProcess {
 				cfg.Controllers = nil // its informers would want more of an API
 			}
 			if err := h.Reconfigure(cfg); err != nil {
 				t.Fatal(err)
 			}
-			if transport == TransportWASM {
+			if transport == manifest.TransportWASM {
 				poll(t, "the socket is open", func() bool { return o.names() == 1 })
 				if len(h.present().grants()["greeter"].Rules) != 2 {
 					t.Errorf("granted %v, want both rules", h.present().grants())
@@ -125,8 +126,8 @@ func TestInstalledIsNotInForce(t *testing.T) {
 // something asks. A name that no bundle has is a fault all the same.
 func TestWaitingController(t *testing.T) {
 	api := newFakeAPI(t, "a")
-	cfg := testConfig(t, TransportWASM)
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: TransportWASM})
+	cfg := testConfig(t, manifest.TransportWASM)
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: manifest.TransportWASM})
 	cfg.Controllers, cfg.Waiting = []string{"greeter"}, []string{"greeter"}
 	o := &opened{has: map[string]bool{}, path: api.socket}
 	h := runHostWith(t, cfg, nil, Deps{Identity: o.identity, Release: o.release})

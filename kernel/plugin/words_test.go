@@ -10,13 +10,14 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/reasons"
 )
 
 // What a plugin says reaches users without what their terminals obey, bounded, and
 // with a word where it has none; by either transport.
 func TestReasonsAreClean(t *testing.T) {
-	for _, transport := range []string{TransportWASM, TransportProcess} {
+	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			source := &testSource{delta: replica(4, 1)}
 			h := runHost(t, testConfig(t, transport, "Swears"), source)

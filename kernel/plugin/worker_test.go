@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -22,7 +23,7 @@ import (
 // runWorker runs the test bundle's module in a worker.
 func runWorker(t testing.TB, predicates ...string) (*Host, int) {
 	t.Helper()
-	cfg := testConfig(t, TransportWASM, predicates...)
+	cfg := testConfig(t, manifest.TransportWASM, predicates...)
 	cfg.WASMWorker = WASMWorkerAll
 	source := &testSource{delta: replica(5, 1)}
 	h := runHost(t, cfg, source)
@@ -232,7 +233,7 @@ func TestWorkerIsConfined(t *testing.T) {
 
 // A worker cannot put machine code into the cache: what a worker compiles stays there.
 func TestWorkerKeepsNothing(t *testing.T) {
-	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 	cfg.WASMWorker = WASMWorkerAll
 	data := t.TempDir()
 	cfg.Modules = modulecache.Of(data, nil)
@@ -245,7 +246,7 @@ func TestWorkerKeepsNothing(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	// Where nothing is kept, the worker compiles.
-	cfg = testConfig(t, TransportWASM, "FitsCPU")
+	cfg = testConfig(t, manifest.TransportWASM, "FitsCPU")
 	cfg.WASMWorker, cfg.Modules = WASMWorkerAll, nil
 	source := &testSource{delta: replica(5, 1)}
 	h := runHost(t, cfg, source)
@@ -265,7 +266,7 @@ func TestWhichModulesRunApart(t *testing.T) {
 		{"", true, false}, {WASMWorkerNone, true, false}, {WASMWorkerInstalled, false, false},
 		{WASMWorkerInstalled, true, true}, {WASMWorkerAll, false, true},
 	} {
-		cfg := testConfig(t, TransportWASM, "FitsCPU")
+		cfg := testConfig(t, manifest.TransportWASM, "FitsCPU")
 		cfg.WASMWorker = c.which
 		if c.installed {
 			cfg.Bundles[0].Directory, cfg.Bundles[0].Placed = filepath.Join(catalog, "guest"), true

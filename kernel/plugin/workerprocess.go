@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin/engine"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/wasm/meter"
 	"pintle.dev/pintle/kernel/plugin/wasmworker"
 	"pintle.dev/pintle/sdk"
 )
@@ -28,7 +30,7 @@ const (
 
 // workerLimits are what the worker of a module gets: room for all instances that
 // there may be, and one that is made to take another's place.
-func workerLimits(m *Manifest, l ceilings) ceilings {
+func workerLimits(m *manifest.Manifest, l ceilings) ceilings {
 	instances := int64(2)
 	for i := range m.Plugins {
 		switch m.Plugins[i].Kind {
@@ -55,7 +57,7 @@ type workerProcess struct {
 // loadApart compiles the unit's module, unless that was kept, and hands it to a
 // process of its own.
 func (u *unit) loadApart(ctx context.Context) (_ *module, err error) {
-	data, err := u.bundle.verify(u.artifact, u.digest)
+	data, err := u.bundle.Verify(u.artifact, u.digest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPermanent, err)
 	}
@@ -76,22 +78,22 @@ func (u *unit) loadApart(ctx context.Context) (_ *module, err error) {
 	}
 	metered := kept.Prepared
 	if metered == nil {
-		if metered, err = meter(data); err != nil {
-			return nil, u.bundle.unmetered(u.artifact, err)
+		if metered, err = meter.Rewrite(data); err != nil {
+			return nil, unmetered(u.bundle, u.artifact, err)
 		}
 	}
 	w, err := u.startWorker(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := &module{name: u.bundle.Manifest.Name, worker: w, granted: u.bundle.granted}
+	m := &module{name: u.bundle.Manifest.Name, worker: w, granted: granted(u.bundle.Manifest)}
 	code, name := kept.Code()
 	imports, err := w.Load(metered, code, name, u.limits.memory, u.files, u.start)
 	if lost := w.lost(); err != nil && lost == nil {
 		err = fmt.Errorf("%w: %w", errPermanent, err)
 	}
 	if err == nil {
-		err = u.bundle.grants(imports)
+		err = checkImports(u.bundle, imports)
 	} else {
 		err = fmt.Errorf("plugin bundle %s: %w", m.name, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -60,7 +61,7 @@ func (x *session) prepare(policy plugin.Config, cfg *Config) error {
 	mirror := policy
 	mirror.Bundles = slices.Clone(policy.Bundles)
 	for i := range mirror.Bundles {
-		mirror.Bundles[i].OnFailure = plugin.OnFailureIgnore
+		mirror.Bundles[i].OnFailure = manifest.OnFailureIgnore
 	}
 	next := mirror
 	next.Bundles = slices.Clone(mirror.Bundles)

@@ -14,7 +14,7 @@ import (
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/catalog"
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // consent asks an operator for what a package asks for.
@@ -67,7 +67,7 @@ func (c *consent) confirm(a *catalog.Asked) error {
 }
 
 // newRights are what a bundle asks for and another does not.
-func newRights(m, than *plugin.Manifest) []string {
+func newRights(m, than *manifest.Manifest) []string {
 	asks := m.Asks()
 	if than == nil {
 		return asks
@@ -139,9 +139,9 @@ func inspectionOf(got *catalog.Installed, a *catalog.Asked) *inspection {
 }
 
 // changes are how a bundle differs from the one in use: + is new, - is gone.
-func changes(m, was *plugin.Manifest) []string {
+func changes(m, was *manifest.Manifest) []string {
 	out := []string{}
-	lines := func(m *plugin.Manifest) []string {
+	lines := func(m *manifest.Manifest) []string {
 		list := []string{"version " + m.Version}
 		for _, e := range m.Plugins {
 			list = append(list, e.Kind+" "+e.Name)

@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/catalog"
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // What a bundle asks for beyond the version in use wants a yes: from a person, or
 // by the flag. A bundle that asks for nothing is not asked about.
 func TestConsent(t *testing.T) {
-	rule := func(resource string) plugin.Rule {
-		return plugin.Rule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}
+	rule := func(resource string) manifest.Rule {
+		return manifest.Rule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}
 	}
-	pods := &plugin.Manifest{Name: "b", Version: "1.0.0", Rules: []plugin.Rule{rule("pods")}}
-	secrets := &plugin.Manifest{Name: "b", Version: "2.0.0", Rules: []plugin.Rule{rule("pods"), rule("secrets")}}
+	pods := &manifest.Manifest{Name: "b", Version: "1.0.0", Rules: []manifest.Rule{rule("pods")}}
+	secrets := &manifest.Manifest{Name: "b", Version: "2.0.0", Rules: []manifest.Rule{rule("pods"), rule("secrets")}}
 	for _, test := range []struct {
 		what    string
 		asked   catalog.Asked
@@ -25,7 +25,7 @@ func TestConsent(t *testing.T) {
 		says    string // what is shown
 		refused string // empty: it is taken
 	}{
-		{"nothing", catalog.Asked{Manifest: &plugin.Manifest{}}, consent{}, "", ""},
+		{"nothing", catalog.Asked{Manifest: &manifest.Manifest{}}, consent{}, "", ""},
 		{"nobody there", catalog.Asked{Manifest: pods}, consent{}, "asks for:\n  rules of the bundle: get: pods", "nobody is there to say yes"},
 		{"the flag", catalog.Asked{Manifest: pods}, consent{yes: true}, "get: pods", ""},
 		{"yes", catalog.Asked{Manifest: pods}, consent{asks: true, in: strings.NewReader("Yes\n")}, "Install it? [y/N]", ""},

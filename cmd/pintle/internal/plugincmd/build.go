@@ -16,6 +16,7 @@ import (
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/conformance"
 	"pintle.dev/pintle/sdk/toolchain"
@@ -27,13 +28,13 @@ const exitMissing = 3
 // bundleSource is a bundle's folder with what its manifest says.
 type bundleSource struct {
 	dir      string
-	manifest *plugin.Manifest
+	manifest *manifest.Manifest
 	language string
 }
 
 // readSource reads the manifest and finds the language of a folder.
 func readSource(dir string) (*bundleSource, error) {
-	m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(dir, manifest.File))
 	if err != nil {
 		return nil, cli.UsageFault(err)
 	}
@@ -52,7 +53,7 @@ func readSource(dir string) (*bundleSource, error) {
 
 // targets are what the bundle is built for when nobody says.
 func (s *bundleSource) targets() []string {
-	module := !slices.ContainsFunc(s.manifest.Plugins, func(e plugin.Entry) bool {
+	module := !slices.ContainsFunc(s.manifest.Plugins, func(e manifest.Entry) bool {
 		return !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController && e.Kind != sdk.KindAdmission
 	})
 	return toolchain.Targets(s.dir, s.language, module)
@@ -86,11 +87,11 @@ func (s *bundleSource) build(ctx context.Context, targets []string, said io.Writ
 // provides starts what was built for this machine, and compares what it describes with
 // the manifest.
 func (s *bundleSource) provides(ctx context.Context) error {
-	m, err := plugin.ReadManifest(filepath.Join(s.dir, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(s.dir, manifest.File))
 	if err != nil {
 		return err
 	}
-	for _, a := range []*plugin.Artifact{m.Artifacts.WASM, m.Artifacts.Process} {
+	for _, a := range []*manifest.Artifact{m.Artifacts.WASM, m.Artifacts.Process} {
 		if a == nil {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/config/kubescheduler"
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 // InstalledPlugins are the plugins that a kernel with a configuration would find: of
@@ -34,7 +34,7 @@ func InstalledPlugins(file, data string) ([]kubescheduler.Installed, error) {
 	var out []kubescheduler.Installed
 	seen := map[string]bool{}
 	add := func(dir string) {
-		m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
+		m, err := manifest.Read(filepath.Join(dir, manifest.File))
 		if err != nil || seen[m.Name] {
 			return
 		}

@@ -1,4 +1,4 @@
-package plugin
+package manifest
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
 
-const manifestPage = "../../sdk/MANIFEST.md"
+const manifestPage = "../../../sdk/MANIFEST.md"
 
 // sdk/MANIFEST.md has each key of a manifest once, with its type, and no other.
 func TestThePageHasEachKey(t *testing.T) {
@@ -54,7 +54,7 @@ func TestThePageShowsAManifest(t *testing.T) {
 	if block == nil {
 		t.Fatal("the page shows no manifest")
 	}
-	m, err := ParseManifest(manifestPage, block[1])
+	m, err := Parse(manifestPage, block[1])
 	if err != nil || len(m.Plugins) != 2 || m.Plugins[0].ConfigSchema == nil || m.Timeouts.Reconcile != 10*time.Second {
 		t.Errorf("%+v, %v", m, err)
 	}

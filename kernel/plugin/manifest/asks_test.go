@@ -1,4 +1,4 @@
-package plugin
+package manifest
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 // Everything that an operator has to agree to is shown, and nothing else.
 func TestAsks(t *testing.T) {
-	m, err := ParseManifest("manifest.yaml", []byte(`apiVersion: kernel.pintle.dev/v1alpha1
+	m, err := Parse("manifest.yaml", []byte(`apiVersion: kernel.pintle.dev/v1alpha1
 kind: PluginManifest
 name: b
 version: 1.0.0

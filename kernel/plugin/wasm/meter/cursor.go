@@ -1,11 +1,11 @@
-package plugin
+package meter
 
 import (
 	"fmt"
 )
 
 // cursor reads the binary format; it panics with errModule where there is
-// less than it needs, which meter turns into an error.
+// less than it needs, which Rewrite turns into an error.
 type cursor struct {
 	data  []byte
 	at    int

@@ -1,4 +1,4 @@
-package plugin
+package manifest
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ import (
 
 const (
 	// ManifestFile is the name of a bundle's manifest in its folder.
-	ManifestFile = "manifest.yaml"
+	File = "manifest.yaml"
 
 	manifestVersion  = "kernel.pintle.dev/v1alpha1"
 	manifestKind     = "PluginManifest"
@@ -169,26 +169,26 @@ func Permissions(rules []Rule) []v1alpha1.PluginPermission {
 	return out
 }
 
-// ReadManifest reads and checks the manifest at path, with what a build wrote beside
+// Read reads and checks the manifest at path, with what a build wrote beside
 // it. Every fault is one line of the error: file:line: what is wrong and what would be
 // right.
-func ReadManifest(path string) (*Manifest, error) {
+func Read(path string) (*Manifest, error) {
 	data, err := sealed.Read(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("plugin manifest: %w", err)
 	}
-	return ParseManifest(path, data)
+	return Parse(path, data)
 }
 
-// ParseManifest is ReadManifest of data already read; path is for messages.
-func ParseManifest(path string, data []byte) (*Manifest, error) {
+// Parse is ReadManifest of data already read; path is for messages.
+func Parse(path string, data []byte) (*Manifest, error) {
 	if len(data) > maxManifestBytes {
 		return nil, fmt.Errorf("%s:1: larger than %d bytes", path, maxManifestBytes)
 	}
 	var root yaml.Node
 	first := yaml.NewDecoder(bytes.NewReader(data))
 	if err := first.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
-		return nil, manifestError(path, err)
+		return nil, ManifestError(path, err)
 	}
 	if len(root.Content) == 0 {
 		return nil, fmt.Errorf("%s:1: empty; want apiVersion: %s", path, manifestVersion)
@@ -200,7 +200,7 @@ func ParseManifest(path string, data []byte) (*Manifest, error) {
 	d.KnownFields(true)
 	m := &Manifest{}
 	if err := d.Decode(m); err != nil {
-		return nil, manifestError(path, err)
+		return nil, ManifestError(path, err)
 	}
 	c := &checker{path: path, root: root.Content[0]}
 	c.manifest(m)
@@ -210,10 +210,10 @@ func ParseManifest(path string, data []byte) (*Manifest, error) {
 var (
 	yamlLine     = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 	yamlDuration = regexp.MustCompile("^cannot unmarshal !!(?:int|float) `([^`]*)` into time.Duration$")
-	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type (?:plugin|groupversions)\.(\S+)$`)
+	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type (?:manifest|groupversions)\.(\S+)$`)
 	digestForm   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	versionForm  = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]{0,63}$`)
-	platformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
+	PlatformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy, sdk.KindNetwork, sdk.KindAPIServer, sdk.KindCloud}, sdk.CycleKinds()...)
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizeReverse), string(sdk.NormalizeMinMax), string(sdk.NormalizePlugin), string(sdk.NormalizePluginNonzero)}
@@ -241,8 +241,8 @@ var manifestKeys = func() map[string][]string {
 	return keys
 }()
 
-// manifestError rewrites the decoder's errors as file:line lines.
-func manifestError(path string, err error) error {
+// ManifestError rewrites the decoder's errors as file:line lines.
+func ManifestError(path string, err error) error {
 	lines := []string{err.Error()}
 	var typed *yaml.TypeError
 	if errors.As(err, &typed) {
@@ -333,8 +333,8 @@ func (c *checker) manifest(m *Manifest) {
 		}
 	}
 	for i, name := range m.HostFunctions {
-		if !slices.Contains(operations, name) {
-			c.at(fmt.Sprintf("hostFunctions.%d", i), "%q; want one of %s", name, strings.Join(operations, ", "))
+		if !slices.Contains(HostFunctions, name) {
+			c.at(fmt.Sprintf("hostFunctions.%d", i), "%q; want one of %s", name, strings.Join(HostFunctions, ", "))
 		}
 	}
 	if len(m.Plugins) == 0 {
@@ -457,7 +457,7 @@ func (c *checker) artifacts(a *Artifacts) {
 	c.artifact("artifacts.wasm", a.WASM)
 	c.artifact("artifacts.process", a.Process)
 	for _, platform := range slices.Sorted(maps.Keys(a.Platforms)) {
-		if !platformForm.MatchString(platform) {
+		if !PlatformForm.MatchString(platform) {
 			c.at("artifacts.platforms", "%q; want os/arch, such as linux/arm64", platform)
 		}
 		if a.Platforms[platform] == nil {
@@ -510,8 +510,8 @@ func (a *Artifacts) ProcessFor(platform string) *Artifact {
 // Platform is this machine's, as manifests name it.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// pathFault says what is wrong with the path of a bundle's file, or "".
-func pathFault(path string) string {
+// PathFault says what is wrong with the path of a bundle's file, or "".
+func PathFault(path string) string {
 	switch {
 	case !filepath.IsLocal(path):
 		return "want a path inside the bundle's folder"
@@ -521,7 +521,7 @@ func pathFault(path string) string {
 		return "want printable letters, and / between folders"
 	case filepath.Clean(path) != path:
 		return "want " + filepath.Clean(path)
-	case path == "." || strings.EqualFold(path, ManifestFile) || strings.EqualFold(path, sealed.File):
+	case path == "." || strings.EqualFold(path, File) || strings.EqualFold(path, sealed.File):
 		return "want a file beside the manifest"
 	}
 	return ""
@@ -531,7 +531,7 @@ func (c *checker) artifact(key string, a *Artifact) {
 	if a == nil {
 		return
 	}
-	if fault := pathFault(a.Path); fault != "" {
+	if fault := PathFault(a.Path); fault != "" {
 		c.at(key+".path", "%q; %s", a.Path, fault)
 	}
 	if !digestForm.MatchString(a.Digest) {
@@ -568,4 +568,13 @@ func (c *checker) rules(key string, rules []Rule) {
 			}
 		}
 	}
+}
+
+// asks are the rules that a plugin asks for: its own, and of a controller or cloud
+// provider also those of the bundle.
+func (m *Manifest) AskedRules(e *Entry) []v1alpha1.PluginPermission {
+	if sdk.ControllingKind(e.Kind) {
+		return Permissions(slices.Concat(m.Rules, e.Rules))
+	}
+	return Permissions(e.Rules)
 }

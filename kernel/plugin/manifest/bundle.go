@@ -1,4 +1,4 @@
-package plugin
+package manifest
 
 import (
 	"crypto/sha256"
@@ -24,8 +24,8 @@ type Bundle struct {
 	Installed bool
 }
 
-// digest is that of the manifest, which pins everything else of the bundle.
-func (b *Bundle) digest() (string, error) {
+// Digest is that of the manifest, which pins everything else of the bundle.
+func (b *Bundle) Digest() (string, error) {
 	data, err := sealed.Read(b.Directory)
 	if err != nil {
 		return "", err
@@ -40,11 +40,11 @@ func Find(directories []string, name string) (*Bundle, error) {
 		return nil, fmt.Errorf("plugin bundle %q: not a name of a folder", name)
 	}
 	for _, dir := range directories {
-		path := filepath.Join(dir, name, ManifestFile)
+		path := filepath.Join(dir, name, File)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		m, err := ReadManifest(path)
+		m, err := Read(path)
 		if err != nil {
 			return nil, err
 		}
@@ -54,12 +54,12 @@ func Find(directories []string, name string) (*Bundle, error) {
 		return &Bundle{Directory: filepath.Join(dir, name), Manifest: m}, nil
 	}
 	return nil, fmt.Errorf("plugin bundle %s: no folder %s with a %s in %s; build it with make or set plugins.directories",
-		name, name, ManifestFile, strings.Join(directories, ", "))
+		name, name, File, strings.Join(directories, ", "))
 }
 
-// artifact returns the pinned build for a transport; an empty transport is
+// Artifact returns the pinned build for a transport; an empty transport is
 // wasm where there is a module, process otherwise.
-func (b *Bundle) artifact(transport string) (string, *Artifact, error) {
+func (b *Bundle) Artifact(transport string) (string, *Artifact, error) {
 	a := &b.Manifest.Artifacts
 	process := a.ProcessFor(Platform())
 	switch {
@@ -76,8 +76,8 @@ func (b *Bundle) artifact(transport string) (string, *Artifact, error) {
 	return "", nil, fmt.Errorf("plugin bundle %s: has no %s build; build it or choose the other transport", b.Manifest.Name, transport)
 }
 
-// verify reads an artefact and compares its digest.
-func (b *Bundle) verify(a *Artifact, want string) (data []byte, err error) {
+// Verify reads an artefact and compares its digest.
+func (b *Bundle) Verify(a *Artifact, want string) (data []byte, err error) {
 	path := filepath.Join(b.Directory, a.Path)
 	data, err = os.ReadFile(path)
 	if err != nil {
@@ -85,12 +85,12 @@ func (b *Bundle) verify(a *Artifact, want string) (data []byte, err error) {
 	}
 	sum := sha256.Sum256(data)
 	if got := "sha256:" + hex.EncodeToString(sum[:]); got != want {
-		return nil, digestError(b.Manifest.Name, path, got, want)
+		return nil, DigestError(b.Manifest.Name, path, got, want)
 	}
 	return data, nil
 }
 
-func digestError(bundle, path, got, want string) error {
+func DigestError(bundle, path, got, want string) error {
 	return fmt.Errorf("plugin bundle %s: %s has digest %s, want %s: %w; install it again, or build and seal it again if the change was yours", bundle, path, got, want, ErrDigest)
 }
 
@@ -107,4 +107,40 @@ func FileDigest(path string) (string, error) {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// ErrDigest is wrapped when an artefact is not the one that its manifest names.
+var ErrDigest = errors.New("digest mismatch")
+
+func ReadBundle(dir, name string) (*Bundle, error) {
+	m, err := Read(filepath.Join(dir, File))
+	if err != nil {
+		return nil, err
+	}
+	if m.Name != name {
+		return nil, fmt.Errorf("plugin bundle %s: %s holds bundle %q", name, dir, m.Name)
+	}
+	return &Bundle{Directory: dir, Manifest: m}, nil
+}
+
+// Is reports whether a bundle is the build that was asked for.
+func (b *Bundle) Is(version, digest string) bool {
+	a := b.Manifest.Artifacts
+	if version != "" && version != b.Manifest.Version {
+		return false
+	}
+	if digest == "" || a.WASM != nil && a.WASM.Digest == digest || a.Process != nil && a.Process.Digest == digest {
+		return true
+	}
+	own, err := b.Digest()
+	return err == nil && own == digest
+}
+
+func (b *Bundle) Entry(name string) *Entry {
+	for i := range b.Manifest.Plugins {
+		if e := &b.Manifest.Plugins[i]; e.Name == name {
+			return e
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package plugin
+package meter
 
 import (
 	"encoding/binary"
@@ -20,8 +20,8 @@ import (
 // the way (segments.go).
 
 const (
-	// meterVersion is part of the name of cached rewritten modules.
-	meterVersion = 4
+	// Version is part of the name of cached rewritten modules.
+	Version = 4
 	// fuelSlice is how much fuel one look at the clock is good for: at a unit a
 	// turn of a small loop about 0.1 ms.
 	fuelSlice = 1 << 16
@@ -34,9 +34,6 @@ const (
 	// fuelBytes of function body cost one unit more a turn, so that a loop of a
 	// huge body cannot outrun the clock.
 	fuelBytes = 512
-
-	hostModule = engine.HostModule
-	hostCheck  = engine.HostCheck
 
 	maxModuleBytes = 64 << 20
 	// Tables lie outside of the module's memory: so many of so many entries all
@@ -74,10 +71,10 @@ type meterer struct {
 	local     uint32   // of the function at hand: the one that was added
 }
 
-// meter rewrites a module as described above. Custom sections (names, debug
+// Rewrite rewrites a module as described above. Custom sections (names, debug
 // information) are dropped. Malformed modules are refused; what is refused
 // here or not is no proof of validity, which wazero checks afterwards.
-func meter(module []byte) (out []byte, err error) {
+func Rewrite(module []byte) (out []byte, err error) {
 	defer func() {
 		// cursor panics with errModule at the end of its data.
 		if r := recover(); r != nil {
@@ -263,8 +260,8 @@ func (m *meterer) extend(id byte, body []byte) []byte {
 	case sectionImport:
 		// Function imports are numbered among themselves, so last is behind them all.
 		out = append(out, rest...)
-		out = append(append(out, byte(len(hostModule))), hostModule...)
-		out = append(append(out, byte(len(hostCheck))), hostCheck...)
+		out = append(append(out, byte(len(engine.HostModule))), engine.HostModule...)
+		out = append(append(out, byte(len(engine.HostCheck))), engine.HostCheck...)
 		return binary.AppendUvarint(append(out, 0), uint64(m.types))
 	default: // a mutable i32 that starts with a full slice
 		out = append(out, rest...)
