@@ -200,26 +200,33 @@ func (a *Admission) review(ctx context.Context, request []byte) ([]byte, error) 
 	a.unit.mu.Lock()
 	g := a.unit.guest
 	a.unit.mu.Unlock()
-	switch g := g.(type) {
-	case *processGuest:
-		response, err := contractv1.NewAdmissionsClient(g.conn).Review(ctx, &contractv1.ReviewRequest{Plugin: a.name, Request: request})
-		if err != nil {
-			if late(ctx, err) {
-				err = errors.New("no answer in time")
-			}
-			return nil, err
-		}
-		return response.GetResponse(), nil
-	case *wasmGuest:
-		r, err := g.reviewers.take(ctx, g, a.unit)
-		if err != nil {
-			return nil, err
-		}
-		response, err := r.review(a.index, request, a.unit.call*reviewFactor)
-		g.reviewers.give(r, !errors.Is(err, errBroken))
-		return response, err
+	if r, ok := g.(reviewer); ok {
+		return r.review(ctx, a.index, a.name, request, a.unit.call*reviewFactor)
 	}
 	return nil, a.unit.unavailable()
+}
+
+// review asks an admission plugin.
+func (g *processGuest) review(ctx context.Context, _ int, name string, request []byte, _ time.Duration) ([]byte, error) {
+	response, err := contractv1.NewAdmissionsClient(g.conn).Review(ctx, &contractv1.ReviewRequest{Plugin: name, Request: request})
+	if err != nil {
+		if late(ctx, err) {
+			err = errors.New("no answer in time")
+		}
+		return nil, err
+	}
+	return response.GetResponse(), nil
+}
+
+// review asks admission plugin i in an instance that does nothing else.
+func (g *wasmGuest) review(ctx context.Context, i int, _ string, request []byte, timeout time.Duration) ([]byte, error) {
+	r, err := g.reviewers.take(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	response, err := r.reviewHere(i, request, timeout)
+	g.reviewers.give(r, !errors.Is(err, errBroken))
+	return response, err
 }
 
 // late reports whether a question to a process failed for its deadline. The
@@ -229,8 +236,8 @@ func late(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded || ok && !time.Now().Before(deadline)
 }
 
-// review asks admission plugin i.
-func (g *wasmGuest) review(i int, request []byte, timeout time.Duration) ([]byte, error) {
+// reviewHere asks admission plugin i of this instance.
+func (g *wasmGuest) reviewHere(i int, request []byte, timeout time.Duration) ([]byte, error) {
 	if g.admitFn == nil {
 		return nil, fmt.Errorf("plugin bundle %s: module exports no pintle_admit(i32, i32, i32) i64 (see sdk/ABI.md)", g.name)
 	}
@@ -260,11 +267,11 @@ func newReviewers() *reviewers { return &reviewers{idle: make(chan *wasmGuest, m
 
 // take returns an idle instance, a new one where there are few, or the next
 // that becomes idle. It is given back.
-func (r *reviewers) take(ctx context.Context, of *wasmGuest, u *unit) (g *wasmGuest, err error) {
+func (r *reviewers) take(ctx context.Context, of *wasmGuest) (g *wasmGuest, err error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return nil, u.unavailable()
+		return nil, unavailable(of.name)
 	}
 	r.busy.Add(1)
 	more := len(r.idle) == 0 && r.made < maxReviewers
@@ -278,7 +285,7 @@ func (r *reviewers) take(ctx context.Context, of *wasmGuest, u *unit) (g *wasmGu
 		}
 	}()
 	if more {
-		if g, err = u.instance(of, u.words); err != nil {
+		if g, err = of.further(of.settings.words); err != nil {
 			r.mu.Lock()
 			r.made--
 			r.mu.Unlock()
@@ -287,7 +294,7 @@ func (r *reviewers) take(ctx context.Context, of *wasmGuest, u *unit) (g *wasmGu
 	}
 	select {
 	case g = <-r.idle:
-		if g, err = u.current(g, u.words); err != nil {
+		if g, err = of.current(g, of.settings.words); err != nil {
 			r.idle <- g
 		}
 		return g, err

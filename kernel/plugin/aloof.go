@@ -22,5 +22,5 @@ func (p *Policy) AloofScore(ctx context.Context, i int, class uint32) bool {
 // aloof asks the plugin; of one that fails, and of a process, pods may concern each
 // other.
 func (at place) aloof(ctx context.Context, replica uint64, class uint32) bool {
-	return at.asserted(ctx, callAloof, replica, class, func(g *wasmGuest) *export { return g.aloofFn })
+	return at.asserted(ctx, callAloof, replica, class)
 }

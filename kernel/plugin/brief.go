@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/binary"
 	"sync/atomic"
 	"time"
 
@@ -80,7 +79,7 @@ func (s *stats) settle() {
 // seat is what a place knows of the guest that the unit has.
 type seat struct {
 	started uint64 // which guest of the unit
-	module  *wasmGuest
+	quick   quick  // nil: the guest is none
 	index   int
 	stats   *stats
 	code    contractv1.Code // of verdict
@@ -98,8 +97,8 @@ func (at *place) sit() *seat {
 	if !ok {
 		return nil
 	}
-	module, _ := u.guest.(*wasmGuest)
-	*s = seat{started: u.started, module: module, index: i, stats: u.counted(at.name)}
+	q, _ := u.guest.(quick)
+	*s = seat{started: u.started, quick: q, index: i, stats: u.counted(at.name)}
 	return s
 }
 
@@ -111,7 +110,7 @@ func (at *place) atOnce(ctx context.Context, generation uint64) *seat {
 		return nil
 	}
 	s := at.sit()
-	if s == nil || s.module == nil || s.module.nodes.view == nil || s.module.out.view == nil || !s.stats.untimed() || sampled(ctx) || ctx.Err() != nil {
+	if s == nil || s.quick == nil || !s.quick.quickly() || !s.stats.untimed() || sampled(ctx) || ctx.Err() != nil {
 		return nil
 	}
 	return s
@@ -128,15 +127,14 @@ func (at *place) filterOne(ctx context.Context, generation uint64, class uint32,
 	}
 	u.asking = ctx
 	defer u.asked()
-	g := s.module
-	view, err := g.askOne(g.filterFn, s.index, class, nodes[0])
+	g := s.quick
+	verdict, err := g.filterOne(s.index, class, nodes[0])
 	code := contractv1.Code_SUCCESS
 	if err == nil {
-		verdict := binary.LittleEndian.Uint32(view)
 		if out[0] = verdict; verdict != 0 {
 			if verdict != s.verdict {
 				err = g.learnAll(s.index, out)
-				if s.verdict, s.code = 0, filtered(out, func(v uint32) bool { return g.unresolvable(s.index, v) }); err == nil {
+				if s.verdict, s.code = 0, filtered(out, func(v uint32) bool { return u.guest.unresolvable(s.index, v) }); err == nil {
 					s.verdict = verdict
 				}
 			}
@@ -157,9 +155,9 @@ func (at *place) scoreOne(ctx context.Context, generation uint64, class uint32, 
 	}
 	u.asking = ctx
 	defer u.asked()
-	view, err := s.module.askOne(s.module.scoreFn, s.index, class, nodes[0])
+	score, err := s.quick.scoreOne(s.index, class, nodes[0])
 	if err == nil {
-		out[0] = int64(binary.LittleEndian.Uint64(view))
+		out[0] = score
 		if check != nil {
 			err = check()
 		}
@@ -169,12 +167,12 @@ func (at *place) scoreOne(ctx context.Context, generation uint64, class uint32, 
 
 // askedOne counts a question that was asked at once.
 func (u *unit) askedOne(s *seat, name string, code contractv1.Code, err error) error {
-	if err == nil && !s.module.sliced {
+	if err == nil && !s.quick.usedSlice() {
 		s.stats.brief(code)
 		return nil
 	}
 	now := time.Now()
-	took := s.module.elapsed(now)
+	took := s.quick.elapsed(now)
 	return u.concluded(s.stats, name, code, now, took, took, err)
 }
 

@@ -122,13 +122,14 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	if req.Generation = p.replica; u.blind {
 		req.Generation = 0
 	}
-	if process, ok := g.(*processGuest); ok {
-		if req.Deltas, err = deltas(u.queue, process.classes); err != nil {
+	if c, ok := g.(carrier); ok {
+		if req.Deltas, err = c.carry(u.queue); err != nil {
 			return nil, err
 		}
-		results, err := u.crossed(ctx, process, req, u.call)
+		results, err := u.crossed(ctx, g, req, u.call)
 		if err == nil {
-			u.queue, u.queued, u.sent, process.generation = nil, 0, p.replica, p.replica
+			c.carried(p.replica)
+			u.queue, u.queued, u.sent = nil, 0, p.replica
 		} else if len(req.Deltas) > 0 && u.guest == g {
 			u.applyFailed(ctx, err)
 		}
@@ -145,7 +146,8 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 // others when it is late.
 func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([]*contractv1.StepResult, error) {
 	u.mu.Lock()
-	if g, ok := u.guest.(*processGuest); ok {
+	g := u.guest
+	if _, ok := g.(concurrent); ok {
 		u.mu.Unlock()
 		answer, err := u.traced(ctx, g, req, u.bindingLimit())
 		u.mu.Lock()

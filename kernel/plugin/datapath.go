@@ -107,7 +107,7 @@ func (x *pathHandle[D, S, C, O, A]) present(ctx context.Context) (C, error) {
 		return none, err
 	}
 	if other || x.client == nil {
-		client := x.of.newClient(p.conn, x.name)
+		client := x.of.newClient(p.connection(), x.name)
 		x.client, x.behind = &client, true
 		if x.options != nil {
 			if _, err := x.start(ctx, *x.options); err != nil {

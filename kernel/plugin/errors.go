@@ -8,6 +8,11 @@ import (
 // ErrUnavailable is wrapped by calls of a plugin that is down or being started again.
 var ErrUnavailable = errors.New("is not available")
 
+// unavailable is the error of a bundle that is down or being started again.
+func unavailable(bundle string) error {
+	return fmt.Errorf("plugin bundle %s %w", bundle, ErrUnavailable)
+}
+
 // errBroken marks failures after which a guest cannot be trusted with another
 // call: a trap, a missed deadline, an answer out of range, a lost process.
 var errBroken = errors.New("broken")

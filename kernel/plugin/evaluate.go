@@ -22,7 +22,13 @@ type evaluator interface {
 	// evaluate hands over what is queued and asks. It fills in what was answered. An
 	// error means that the replica is in no defined state, unless it is
 	// errAlone, which means that nothing happened.
-	evaluate(ctx context.Context, queue []part, generation uint64, names *names, e *contractv1.Evaluation) (took []time.Duration, err error)
+	evaluate(ctx context.Context, queue []part, generation uint64, a *asked, e *contractv1.Evaluation) (took []time.Duration, err error)
+}
+
+// batchTaker takes several deltas in one round trip.
+type batchTaker interface {
+	evaluator
+	applyAll(ctx context.Context, queue []part) error
 }
 
 // errAlone is returned by a plugin that was built before Evaluate was there.
@@ -54,16 +60,14 @@ func deltas(queue []part, classes bool) ([][]byte, error) {
 // names are the plugins that an evaluation asks, parallel to its questions: filters
 // first.
 type names struct {
+	asked
 	places  []*place
 	filters int
-	// at and stats are those of each: its index in the guest, and its record.
-	at    []int
-	stats []*stats
-	brief bool // nobody looks at the clock
+	stats   []*stats // of each
 }
 
 func (n *names) reset() {
-	*n = names{places: n.places[:0], at: n.at[:0], stats: n.stats[:0]}
+	*n = names{places: n.places[:0], asked: asked{plugins: n.plugins[:0]}, stats: n.stats[:0]}
 }
 
 // name is that of question k.
@@ -76,7 +80,7 @@ func (n *names) look() bool {
 		if s == nil {
 			return false
 		}
-		n.at, n.stats = append(n.at, s.index), append(n.stats, s.stats)
+		n.plugins, n.stats = append(n.plugins, askedPlugin{s.index, at.name, at.expires}), append(n.stats, s.stats)
 	}
 	return true
 }
@@ -158,7 +162,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	if !n.look() {
 		return
 	}
-	module, _ := g.(*wasmGuest)
+	module, _ := g.(quick)
 	traced, few := module != nil && sampled(ctx), module != nil && brief(e)
 	n.brief = few && u.apart.IsZero() && n.untimed()
 	var began time.Time
@@ -177,7 +181,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	u.asking = ctx
 	defer u.asked()
 	asking, span := u.span(ctx, u.bundle.Manifest.Name, "evaluate")
-	took, err := asker.evaluate(asking, u.queue, generation, n, e)
+	took, err := asker.evaluate(asking, u.queue, generation, &n.asked, e)
 	if span != nil {
 		at := began
 		for k, d := range took {
@@ -194,7 +198,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		return
 	case err != nil:
 		if !contractv1.Ended(ctx) {
-			first, behind, at := 0, len(n.at), (*whileAsking)(nil)
+			first, behind, at := 0, len(n.plugins), (*whileAsking)(nil)
 			if errors.As(err, &at) && at.question < behind {
 				first, behind = at.question, at.question+1
 			}
@@ -215,7 +219,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		return
 	}
 	u.emptied(generation)
-	if n.brief && !module.sliced {
+	if n.brief && !module.usedSlice() {
 		for k := range took {
 			n.stats[k].brief(n.ended(g, k, e))
 		}
@@ -250,7 +254,7 @@ func (n *names) ended(g guest, k int, e *contractv1.Evaluation) contractv1.Code 
 	if len(verdicts) == 1 && verdicts[0] == 0 {
 		return contractv1.Code_SUCCESS
 	}
-	return filtered(verdicts, func(v uint32) bool { return g.unresolvable(n.at[k], v) })
+	return filtered(verdicts, func(v uint32) bool { return g.unresolvable(n.plugins[k].index, v) })
 }
 
 func (g *processGuest) evaluates() bool { return !g.alone }
@@ -258,11 +262,11 @@ func (g *processGuest) evaluates() bool { return !g.alone }
 // applyAll hands over what is queued in one round trip, which costs as much as that
 // of one delta.
 func (g *processGuest) applyAll(ctx context.Context, queue []part) error {
-	_, err := g.evaluate(ctx, queue, queue[len(queue)-1].delta.GetGeneration(), &names{}, &contractv1.Evaluation{})
+	_, err := g.evaluate(ctx, queue, queue[len(queue)-1].delta.GetGeneration(), &asked{}, &contractv1.Evaluation{})
 	return err
 }
 
-func (g *processGuest) evaluate(ctx context.Context, queue []part, generation uint64, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
+func (g *processGuest) evaluate(ctx context.Context, queue []part, generation uint64, n *asked, e *contractv1.Evaluation) ([]time.Duration, error) {
 	req := &contractv1.EvaluateRequest{Generation: generation, Class: e.Class, Nodes: e.Nodes}
 	encoded, err := deltas(queue, g.classes)
 	if err != nil {
@@ -270,10 +274,10 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 	}
 	req.Deltas = encoded
 	for k, q := range e.Filters {
-		req.Filters = append(req.Filters, &contractv1.Question{Plugin: n.name(k), Nodes: q.Nodes})
+		req.Filters = append(req.Filters, &contractv1.Question{Plugin: n.plugins[k].name, Nodes: q.Nodes})
 	}
 	for k, q := range e.Scores {
-		req.Scores = append(req.Scores, &contractv1.Question{Plugin: n.name(n.filters + k), Nodes: q.Nodes})
+		req.Scores = append(req.Scores, &contractv1.Question{Plugin: n.plugins[len(e.Filters)+k].name, Nodes: q.Nodes})
 	}
 	resp := &contractv1.EvaluateResponse{}
 	began := time.Now()
@@ -312,7 +316,7 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 		q := &e.Filters[k]
 		nodes := left(q.Nodes)
 		verdicts := make([]uint32, len(nodes))
-		if err := g.verdicts(n.at[k], a.GetVerdicts(), a.GetReasons(), verdicts); err != nil {
+		if err := g.verdicts(n.plugins[k].index, a.GetVerdicts(), a.GetReasons(), verdicts); err != nil {
 			return nil, err
 		}
 		narrowing.Refuse(nodes, verdicts)

@@ -24,7 +24,7 @@ type evaluations struct {
 func (g *wasmGuest) evaluates() bool { return g.evaluateFn != nil }
 
 // evaluate asks in one call. The answers are good until the next one.
-func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
+func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64, n *asked, e *contractv1.Evaluation) ([]time.Duration, error) {
 	memory := &g.evaluations
 	memory.request = g.evaluationRequest(memory.request[:0], n, e)
 	request := memory.request
@@ -105,7 +105,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 }
 
 // evaluationRequest appends the request as pintle_evaluate takes it.
-func (g *wasmGuest) evaluationRequest(out []byte, n *names, e *contractv1.Evaluation) []byte {
+func (g *wasmGuest) evaluationRequest(out []byte, n *asked, e *contractv1.Evaluation) []byte {
 	word := func(v uint32) { out = binary.LittleEndian.AppendUint32(out, v) }
 	list := func(nodes []uint32) {
 		word(uint32(len(nodes)))
@@ -126,16 +126,16 @@ func (g *wasmGuest) evaluationRequest(out []byte, n *names, e *contractv1.Evalua
 	word(uint32(len(e.Scores)))
 	list(e.Nodes)
 	for k := range e.Filters {
-		question(n.at[k], e.Filters[k].Nodes)
+		question(n.plugins[k].index, e.Filters[k].Nodes)
 	}
 	for k := range e.Scores {
-		question(n.at[len(e.Filters)+k], e.Scores[k].Nodes)
+		question(n.plugins[len(e.Filters)+k].index, e.Scores[k].Nodes)
 	}
 	return out
 }
 
 // takeEvaluation fills in the answers of the first questions.
-func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Duration, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
+func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Duration, n *asked, e *contractv1.Evaluation) ([]time.Duration, error) {
 	memory := &g.evaluations
 	memory.verdicts, memory.scores, memory.took = memory.verdicts[:0], memory.scores[:0], memory.took[:0]
 	var narrowing contractv1.Narrowing
@@ -165,14 +165,14 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		if len(left) != len(verdicts) {
 			return nil, g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(left))
 		}
-		if err := g.learnAll(n.at[k], verdicts); err != nil {
+		if err := g.learnAll(n.plugins[k].index, verdicts); err != nil {
 			return nil, err
 		}
 		narrowing.Refuse(left, verdicts)
 		q.Answered, q.Verdicts = left, verdicts
-		if n.places[k].expires {
+		if n.plugins[k].expires {
 			var err error
-			if q.Until, err = g.until(n.at[k]); err != nil {
+			if q.Until, err = g.until(n.plugins[k].index); err != nil {
 				return nil, err
 			}
 		}
@@ -195,9 +195,9 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 			at += 8
 		}
 		q.Answered, q.Scores = left, memory.scores[first:len(memory.scores):len(memory.scores)]
-		if at := len(e.Filters) + k; n.places[at].expires {
+		if at := len(e.Filters) + k; n.plugins[at].expires {
 			var err error
-			if q.Until, err = g.until(n.at[at]); err != nil {
+			if q.Until, err = g.until(n.plugins[at].index); err != nil {
 				return nil, err
 			}
 		}

@@ -3,7 +3,6 @@ package plugin
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,13 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	"pintle.dev/pintle/kernel/plugin/manifest"
-	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // Bounds of what one bundle may tell of itself.
@@ -106,9 +99,6 @@ func (h *Host) expositions() []*dto.MetricFamily {
 	answers := make([][]*dto.MetricFamily, len(units))
 	var wg sync.WaitGroup
 	for i, u := range units {
-		if u.transport != manifest.TransportProcess {
-			continue
-		}
 		wg.Go(func() {
 			families, err := u.expose(ctx)
 			answers[i] = families
@@ -142,23 +132,19 @@ func (x *exposer) note(u *unit, err error) {
 	}
 }
 
-// expose asks one process. One that has no metrics is not asked again.
+// expose asks one bundle.
 func (u *unit) expose(ctx context.Context) ([]*dto.MetricFamily, error) {
 	u.mu.Lock()
-	g, ok := u.guest.(*processGuest)
+	g, ok := u.guest.(exposing)
 	u.mu.Unlock()
-	if !ok || g.unmeasured.Load() {
+	if !ok {
 		return nil, nil
 	}
-	resp, err := contractv1.NewMetricsClient(g.conn).Gather(ctx, &contractv1.MetricsRequest{}, grpc.MaxCallRecvMsgSize(maxExposition+1024))
-	if status.Code(err) == codes.Unimplemented {
-		g.unmeasured.Store(true)
-		return nil, nil
+	data, err := g.exposition(ctx, maxExposition)
+	if err != nil || data == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.New(status.Convert(err).Message())
-	}
-	return readExposition(resp.GetExposition(), u.bundle.Manifest.Name)
+	return readExposition(data, u.bundle.Manifest.Name)
 }
 
 // readExposition reads Prometheus' text format and puts the plugin's name to it.

@@ -224,7 +224,7 @@ func (u *unit) enqueue(p part) {
 func (u *unit) drain(ctx context.Context) error {
 	deadline := time.Now().Add(u.call)
 	queue, guest := u.queue, u.guest
-	if g, ok := guest.(*processGuest); ok && g.evaluates() && len(queue) > 1 && bytesOf(queue) <= partBytes {
+	if g, ok := guest.(batchTaker); ok && g.evaluates() && len(queue) > 1 && bytesOf(queue) <= partBytes {
 		switch err := g.applyAll(ctx, queue); {
 		case err == nil:
 			u.sent, queue = queue[len(queue)-1].delta.GetGeneration(), nil

@@ -36,24 +36,34 @@ func (at place) idle(ctx context.Context, replica uint64, class uint32) (idle bo
 }
 
 func (g *wasmGuest) idle(i int, class uint32) (bool, error) {
-	return g.asserts(g.idleFn, i, class)
+	return g.yes(g.idleFn, i, class)
 }
 
 // asserted is what a plugin's module asserts of a class; false of one that fails, and
 // of a process.
-func (at place) asserted(ctx context.Context, call string, replica uint64, class uint32, question func(*wasmGuest) *export) (yes bool) {
+func (at place) asserted(ctx context.Context, call string, replica uint64, class uint32) (yes bool) {
 	err := at.unit.ask(ctx, at.name, call, replica, func(_ context.Context, g guest, k int) (err error) {
-		if module, ok := g.(*wasmGuest); ok {
-			yes, err = module.asserts(question(module), k, class)
+		if asked, ok := g.(asserter); ok {
+			yes, err = asked.asserts(call, k, class)
 		}
 		return err
 	})
 	return err == nil && yes
 }
 
-// asserts is what a module answers to a question about a class that is yes or no; one
-// that does not export it answers no.
-func (g *wasmGuest) asserts(question *export, i int, class uint32) (bool, error) {
+// asserts is what a module answers to a call about a class that is yes or no.
+func (g *wasmGuest) asserts(call string, i int, class uint32) (bool, error) {
+	switch call {
+	case callAloof:
+		return g.yes(g.aloofFn, i, class)
+	case callIndifferent:
+		return g.yes(g.indifferentFn, i, class)
+	}
+	return false, nil
+}
+
+// yes asks a question about a class; a module that does not export it answers no.
+func (g *wasmGuest) yes(question *export, i int, class uint32) (bool, error) {
 	if question == nil {
 		return false, nil
 	}

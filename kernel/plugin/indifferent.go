@@ -22,5 +22,5 @@ func (p *Policy) IndifferentScore(ctx context.Context, i int, class uint32) bool
 // indifferent asks the plugin; of one that fails, and of a process, pods may concern
 // each other.
 func (at place) indifferent(ctx context.Context, replica uint64, class uint32) bool {
-	return at.asserted(ctx, callIndifferent, replica, class, func(g *wasmGuest) *export { return g.indifferentFn })
+	return at.asserted(ctx, callIndifferent, replica, class)
 }

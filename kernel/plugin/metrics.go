@@ -75,7 +75,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			s.settle()
 			failures := s.failures.Load() // before the calls, of which they are
 			calls := s.calls.Load()
-			if calls == 0 && !asked(e.Kind) {
+			if calls == 0 && !hostCalls(e.Kind) {
 				continue
 			}
 			emit(descs.calls, prometheus.CounterValue, float64(calls-failures), with("success")...)
@@ -101,8 +101,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// asked reports whether the host calls plugins of a kind itself.
-func asked(kind string) bool { return sdk.SchedulingKind(kind) || kind == sdk.KindAdmission }
+// hostCalls reports whether the host calls plugins of a kind itself.
+func hostCalls(kind string) bool { return sdk.SchedulingKind(kind) || kind == sdk.KindAdmission }
 
 // Edges of the histogram, as powers of two in nanoseconds: 1 µs to 34 s.
 var histogramEdges = []int{10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 35}

@@ -118,6 +118,14 @@ func checkImports(b *manifest.Bundle, imports []engine.Import) error {
 	return nil
 }
 
+// lost is why the worker of the module is of no use any more; nil where there is none.
+func (m *module) lost() error {
+	if m.worker == nil {
+		return nil
+	}
+	return m.worker.lost()
+}
+
 func (m *module) close(ctx context.Context) error {
 	if m.worker != nil {
 		return m.worker.close()

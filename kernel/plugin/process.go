@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/controller"
 	"pintle.dev/pintle/sdk/transport"
 )
 
@@ -556,4 +558,69 @@ func (s logSink) Accept(_ string, _ hclog.Level, msg string, args ...any) {
 		return
 	}
 	s.log.Debug(msg, args...)
+}
+
+// concurrent: each call of a process has an answer of its own.
+func (*processGuest) concurrent() {}
+
+// carry encodes deltas for a question at a point of the cycle.
+func (g *processGuest) carry(queue []part) ([][]byte, error) { return deltas(queue, g.classes) }
+
+func (g *processGuest) carried(generation uint64) { g.generation = generation }
+
+// usage is the memory of the process with its children, where it has a cgroup.
+func (g *processGuest) usage() (used, most int64) {
+	if g.runner.group == nil {
+		return 0, 0
+	}
+	return g.runner.group.MemoryBytes(), 0
+}
+
+func (g *processGuest) connection() *grpc.ClientConn { return g.conn }
+
+// runControllers makes the process run exactly the given controllers, with the bundle's
+// socket for its informers.
+func (g *processGuest) runControllers(ctx context.Context, socket func() (string, error), node string, list []controller.Spec) error {
+	shared, err := socket()
+	if err != nil {
+		return err
+	}
+	if err := controller.NewClient(g.conn).Start(ctx, shared, node, list); err != nil {
+		return fmt.Errorf("plugin bundle %s: start controllers: %w", g.name, err)
+	}
+	return nil
+}
+
+func (g *processGuest) controllerStates(ctx context.Context) ([]controller.State, error) {
+	states, err := controller.NewClient(g.conn).Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: controllers' status: %w", g.name, err)
+	}
+	return states, nil
+}
+
+// startAPIServers makes the process run exactly the given API servers.
+func (g *processGuest) startAPIServers(ctx context.Context, req *contractv1.APIServerStart) (*contractv1.APIServerStarted, error) {
+	return contractv1.NewAPIServersClient(g.conn).Start(ctx, req)
+}
+
+func (g *processGuest) dialSocket(ctx context.Context, name string) (net.Conn, error) {
+	return g.runner.dialSocket(ctx, name)
+}
+
+// exposition is what the process counts itself, in Prometheus' text format. One that has
+// no metrics is not asked again.
+func (g *processGuest) exposition(ctx context.Context, most int) ([]byte, error) {
+	if g.unmeasured.Load() {
+		return nil, nil
+	}
+	resp, err := contractv1.NewMetricsClient(g.conn).Gather(ctx, &contractv1.MetricsRequest{}, grpc.MaxCallRecvMsgSize(most+1024))
+	if status.Code(err) == codes.Unimplemented {
+		g.unmeasured.Store(true)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errors.New(status.Convert(err).Message())
+	}
+	return resp.GetExposition(), nil
 }

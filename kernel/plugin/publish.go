@@ -278,6 +278,10 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 		u.stateMu.Unlock()
 		return nil
 	}
+	runner, ok := g.(controlling)
+	if !ok {
+		return fmt.Errorf("plugin bundle %s: its build runs no controllers", u.bundle.Manifest.Name)
+	}
 	ctx, cancel := context.WithTimeout(ctx, u.start)
 	defer cancel()
 	if u.controlled != started || u.controlledConfig != revision || !slices.Equal(u.controls, wanted) {
@@ -292,42 +296,24 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 			}
 			specs = append(specs, controller.Spec{Name: name, Socket: own})
 		}
-		if err := h.startControllers(ctx, cfg, u, g, specs); err != nil {
+		socket := func() (string, error) {
+			socket, err := h.identity(ctx, u, u.bundle.Manifest.Name)
+			if err != nil {
+				return "", fmt.Errorf("plugin bundle %s: identity: %w", u.bundle.Manifest.Name, err)
+			}
+			return socket, nil
+		}
+		if err := runner.runControllers(ctx, socket, cfg.NodeName, specs); err != nil {
 			return err
 		}
 		u.controlled, u.controlledConfig, u.controls = started, revision, wanted
 	}
-	var states []controller.State
-	switch g := g.(type) {
-	case *processGuest:
-		var err error
-		if states, err = controller.NewClient(g.conn).Status(ctx); err != nil {
-			return fmt.Errorf("plugin bundle %s: controllers' status: %w", u.bundle.Manifest.Name, err)
-		}
-	case *wasmGuest:
-		states = u.reconcilers(g, h.pokeState).states()
+	states, err := runner.controllerStates(ctx)
+	if err != nil {
+		return err
 	}
 	u.stateMu.Lock()
 	u.controllers = states
 	u.stateMu.Unlock()
-	return nil
-}
-
-// startControllers makes a guest run exactly the given controllers: a process
-// by itself, with the bundle's identity for its informers; a module's are run by
-// the host.
-func (h *Host) startControllers(ctx context.Context, cfg *Config, u *unit, g guest, specs []controller.Spec) error {
-	switch g := g.(type) {
-	case *processGuest:
-		socket, err := h.identity(ctx, u, u.bundle.Manifest.Name)
-		if err != nil {
-			return fmt.Errorf("plugin bundle %s: identity: %w", u.bundle.Manifest.Name, err)
-		}
-		if err := controller.NewClient(g.conn).Start(ctx, socket, cfg.NodeName, specs); err != nil {
-			return fmt.Errorf("plugin bundle %s: start controllers: %w", u.bundle.Manifest.Name, err)
-		}
-	case *wasmGuest:
-		return u.reconcilers(g, h.pokeState).set(ctx, specs)
-	}
 	return nil
 }

@@ -35,9 +35,7 @@ type watches struct {
 // reconcilers run the controllers of a module, each in an instance of its own:
 // one that waits for the API holds up no other plugin of the bundle.
 type reconcilers struct {
-	unit *unit
 	from *wasmGuest // knows what the module describes
-	poke func()
 
 	mu      sync.Mutex
 	running map[string]*reconciling
@@ -54,18 +52,18 @@ type reconciling struct {
 	state controller.State
 }
 
-// reconcilers of a guest of the unit; the first call makes them. poke is called
-// when a state changed.
-func (u *unit) reconcilers(g *wasmGuest, poke func()) *reconcilers {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.guest != g {
-		return &reconcilers{closed: true} // g ended meanwhile
-	}
-	if g.controllers == nil {
-		g.controllers = &reconcilers{unit: u, from: g, poke: poke, running: map[string]*reconciling{}}
-	}
-	return g.controllers
+func newReconcilers(g *wasmGuest) *reconcilers {
+	return &reconcilers{from: g, running: map[string]*reconciling{}}
+}
+
+// runControllers makes exactly the given controllers run. The host runs them: they need no
+// socket that they share.
+func (g *wasmGuest) runControllers(ctx context.Context, _ func() (string, error), _ string, list []controller.Spec) error {
+	return g.controllers.set(ctx, list)
+}
+
+func (g *wasmGuest) controllerStates(context.Context) ([]controller.State, error) {
+	return g.controllers.states(), nil
 }
 
 // set makes exactly the given controllers run.
@@ -87,7 +85,7 @@ func (r *reconcilers) set(ctx context.Context, specs []controller.Spec) error {
 		select {
 		case <-run.done:
 		case <-ctx.Done():
-			return fmt.Errorf("plugin bundle %s: a controller did not end: %w", r.unit.bundle.Manifest.Name, ctx.Err())
+			return fmt.Errorf("plugin bundle %s: a controller did not end: %w", r.from.name, ctx.Err())
 		}
 	}
 	for _, s := range specs {
@@ -130,10 +128,10 @@ func (r *reconcilers) states() []controller.State {
 func (r *reconcilers) begin(spec controller.Spec) *reconciling {
 	ctx, cancel := context.WithCancel(context.Background())
 	run := &reconciling{socket: spec.Socket, cancel: cancel, done: make(chan struct{}), state: controller.State{Name: spec.Name, Message: "starting"}}
-	log := r.unit.log.With("controller", spec.Name)
+	log := r.from.settings.log.With("controller", spec.Name)
 	go func() {
 		defer close(run.done)
-		backoff, bounds := firstBackoff, r.unit.bounded(spec.Name)
+		backoff, bounds := firstBackoff, r.from.settings.owner.bounded(spec.Name)
 		for {
 			began := time.Now()
 			err := r.once(ctx, spec, run, bounds, log)
@@ -148,7 +146,7 @@ func (r *reconcilers) begin(spec controller.Spec) *reconciling {
 			}
 			log.Error("controller broke and is started again", "error", err, "after", backoff.String())
 			run.set(false, err.Error(), 1)
-			r.poke()
+			r.from.settings.owner.poke()
 			select {
 			case <-ctx.Done():
 				return
@@ -169,7 +167,7 @@ func (run *reconciling) set(up bool, message string, restarts uint64) {
 
 // once makes an instance and reconciles with it until it breaks or ctx ends.
 func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *reconciling, bounds func(operator) operator, log *slog.Logger) error {
-	u, name := r.unit, spec.Name
+	name, own := spec.Name, &r.from.settings
 	i := slices.IndexFunc(r.from.plugins, func(p *contractv1.PluginDescription) bool { return p.GetName() == name })
 	if i < 0 {
 		return fmt.Errorf("the module has no controller %s", name)
@@ -178,8 +176,8 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	if err != nil {
 		return fmt.Errorf("controller %s: %w", name, err)
 	}
-	words := u.words.With("controller", name)
-	g, err := u.instance(r.from, words)
+	words := own.words.With("controller", name)
+	g, err := r.from.further(words)
 	if err != nil {
 		return err
 	}
@@ -196,11 +194,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	}
 	defer operations.Close()
 	operate := bounds(operations.Operate)
-	timeout := u.bundle.Manifest.Timeouts.Reconcile
-	if timeout == 0 {
-		timeout = reconcileTimeout
-	}
-	stats := u.stats[name]
+	timeout := cmp.Or(own.reconcile, reconcileTimeout)
 	l, err := loop.New(loop.Config{
 		Name: name, For: what, Owns: owns, REST: rest, Log: log,
 		Trouble: func(err error) {
@@ -209,14 +203,14 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 			} else {
 				run.set(true, "", 0)
 			}
-			r.poke()
+			r.from.settings.owner.poke()
 		},
 		Reconcile: func(ctx context.Context, key protocol.Key) (loop.Result, error) {
 			data, err := json.Marshal(key)
 			if err != nil {
 				return loop.Result{}, err
 			}
-			if g, err = u.current(g, words); err != nil {
+			if g, err = r.from.current(g, words); err != nil {
 				return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, err)
 			}
 			began := time.Now()
@@ -225,7 +219,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				// The kernel stops; what the module made of that is no fault of it.
 				return loop.Result{}, ctx.Err()
 			}
-			stats.record(time.Since(began), err)
+			own.owner.count(name, time.Since(began), err)
 			switch {
 			case errors.Is(err, errPermanent):
 				err = fmt.Errorf("%w: %s: %w", loop.ErrFatal, key, err)
@@ -234,8 +228,8 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				// on with a fresh instance.
 				log.Error("controller broke and has a fresh instance", "key", key.String(), "error", err)
 				run.set(true, fmt.Sprintf("started again after %s: %v", key, err), 1)
-				r.poke()
-				fresh, failure := u.instance(r.from, words)
+				r.from.settings.owner.poke()
+				fresh, failure := r.from.further(words)
 				if failure != nil {
 					return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, failure)
 				}
@@ -252,7 +246,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 		return err
 	}
 	run.set(true, "", 0)
-	r.poke()
+	r.from.settings.owner.poke()
 	return l.Run(ctx)
 }
 

@@ -33,15 +33,15 @@ type remote struct {
 	started uint64
 }
 
-// guest returns the process, and whether it is another than the last time.
-func (r *remote) guest() (*processGuest, bool, error) {
+// guest returns the guest, and whether it is another than the last time.
+func (r *remote) guest() (connected, bool, error) {
 	u, _ := holder(r.host.present().units, r.name, r.kind)
 	if u == nil {
 		return nil, false, fmt.Errorf("%s %s %w: its bundle is not loaded", r.kind, r.name, ErrUnavailable)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	p, ok := u.guest.(*processGuest)
+	p, ok := u.guest.(connected)
 	if !ok {
 		return nil, false, fmt.Errorf("%s %s %w", r.kind, r.name, ErrUnavailable)
 	}
@@ -66,7 +66,7 @@ func (r *runtimeHandle) present(ctx context.Context) (runtime.Runtime, error) {
 		return nil, err
 	}
 	if other || r.client == nil {
-		r.client = runtime.NewClient(p.conn, r.name)
+		r.client = runtime.NewClient(p.connection(), r.name)
 		if r.options != nil {
 			if _, err := r.client.Start(ctx, *r.options); err != nil {
 				r.client = nil

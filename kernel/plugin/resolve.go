@@ -269,7 +269,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, modules: cfg.Modules, run: cfg.RunDirectory,
 		call: lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
-		budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
+		budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed, poke: h.pokeState,
 		source: h.source, shadow: h.shadowStatus,
 		idle: m.Timeouts.Idle, servers: h.servers, wake: make(chan struct{}, 1),
 		kick: make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),

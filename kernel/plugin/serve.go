@@ -56,7 +56,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry)
 	// A guest that rests is gone behind that; one that woke up is there before.
 	rests := u.rests.Load()
 	u.mu.Lock()
-	g, _ := u.guest.(*processGuest)
+	g, _ := u.guest.(apiServing)
 	u.mu.Unlock()
 	if g == nil && (rests || u.rests.Load()) {
 		for _, e := range wanted {
@@ -90,7 +90,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry)
 		req.Servers = append(req.Servers, spec)
 	}
 	// Asked again each round: what runs as it shall is left alone.
-	resp, err := contractv1.NewAPIServersClient(g.conn).Start(ctx, req)
+	resp, err := g.startAPIServers(ctx, req)
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: start API servers: %s", u.bundle.Manifest.Name, reasons.Text(err.Error()))
 	}
@@ -101,7 +101,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry)
 }
 
 // served tells the registry what a process answered of one of its API servers.
-func (h *Host) served(u *unit, g *processGuest, e *manifest.Entry, resp *contractv1.APIServerStarted) {
+func (h *Host) served(u *unit, g apiServing, e *manifest.Entry, resp *contractv1.APIServerStarted) {
 	for _, s := range resp.GetServers() {
 		if s.GetName() != e.Name {
 			continue
@@ -115,7 +115,7 @@ func (h *Host) served(u *unit, g *processGuest, e *manifest.Entry, resp *contrac
 		for _, gv := range e.GroupVersions {
 			versions = append(versions, gv.GroupVersion())
 		}
-		h.servers.Up(e.Name, process{u, g, socket}, versions, func(ctx context.Context) (net.Conn, error) { return g.runner.dialSocket(ctx, socket) })
+		h.servers.Up(e.Name, process{u, g, socket}, versions, func(ctx context.Context) (net.Conn, error) { return g.dialSocket(ctx, socket) })
 		return
 	}
 	h.servers.Down(e.Name, errors.New("its process does not say where it listens"))
@@ -124,7 +124,7 @@ func (h *Host) served(u *unit, g *processGuest, e *manifest.Entry, resp *contrac
 // process is what an API server runs in.
 type process struct {
 	unit   *unit
-	guest  *processGuest
+	guest  apiServing
 	socket string
 }
 

@@ -211,14 +211,10 @@ func (u *unit) measure() {
 		return
 	}
 	var bytes int64
-	switch g := u.guest.(type) {
-	case *wasmGuest:
-		bytes = int64(g.memory.Size())
-		u.watchMemory(bytes, int64(len(g.linear.Mapped())))
-	case *processGuest:
-		if g.runner.group != nil {
-			bytes = g.runner.group.MemoryBytes()
-		}
+	if g, ok := u.guest.(sized); ok {
+		var most int64
+		bytes, most = g.usage()
+		u.watchMemory(bytes, most)
 	}
 	u.mu.Unlock()
 	u.stateMu.Lock()

@@ -64,6 +64,7 @@ type unit struct {
 	budget    *logBudget
 	words     *slog.Logger // for what the bundle itself writes
 	changed   func()       // an answer may be another now
+	poke      func()       // its state changed
 	stats     map[string]*stats
 
 	source func() ReplicaSource
@@ -208,10 +209,10 @@ func (u *unit) supervise(ctx context.Context) {
 			continue
 		}
 		if g != nil {
-			if _, process := g.(*processGuest); process && ctx.Err() == nil {
+			if k, ok := g.(killer); ok && ctx.Err() == nil {
 				// A call that waits for a process that hangs holds mu; it fails
 				// when the process is gone.
-				g.close(context.WithoutCancel(ctx), 0)
+				k.kill(0)
 			}
 			u.mu.Lock()
 			u.down()
@@ -281,8 +282,8 @@ func readiness(g guest, lastFailure error) string {
 
 // lacks are the walls that a guest runs without.
 func lacks(g guest) []confinement.Wall {
-	if p, ok := g.(interface{ lacks() []confinement.Wall }); ok {
-		return p.lacks()
+	if w, ok := g.(walled); ok {
+		return w.lacks()
 	}
 	return nil
 }
@@ -302,7 +303,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	default:
 	}
 	if u.transport == manifest.TransportWASM {
-		if *m != nil && (*m).worker != nil && (*m).worker.lost() != nil {
+		if *m != nil && (*m).lost() != nil {
 			if err := (*m).close(ctx); err != nil {
 				u.log.Warn("worker of a module left something behind", "error", err)
 			}
@@ -317,6 +318,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 		if err != nil {
 			return nil, err
 		}
+		w.serve(moduleSettings{call: u.call, start: u.start, reconcile: u.bundle.Manifest.Timeouts.Reconcile, log: u.log, words: u.words, owner: moduleOwner{u}})
 		g = w
 	} else {
 		p, err := startProcess(ctx, u.bundle, u.artifact, processOptions{
@@ -385,8 +387,8 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 // watch returns when the guest broke or ctx ended.
 func (u *unit) watch(ctx context.Context, g guest) error {
 	var poll <-chan time.Time // never: a module in this process says itself when it broke
-	p, process := g.(*processGuest)
-	if process || g.pid() > 0 {
+	p, pings := g.(pinger)
+	if g.pid() > 0 {
 		tick := time.NewTicker(exitPoll)
 		defer tick.Stop()
 		poll = tick.C
@@ -407,7 +409,7 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 		if err := g.health(ctx); err != nil {
 			return err
 		}
-		if process && n%pingEvery == 0 {
+		if pings && n%pingEvery == 0 {
 			pingCtx, cancel := context.WithTimeout(ctx, pingTimeout)
 			err := p.ping(pingCtx)
 			cancel()
@@ -415,7 +417,7 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 				return err
 			}
 		}
-		if process && u.idle > 0 && n%restEvery == 0 && u.unused() {
+		if u.idle > 0 && n%restEvery == 0 && u.unused() {
 			return errUnused
 		}
 	}
@@ -446,7 +448,7 @@ func (u *unit) down() {
 }
 
 func (u *unit) unavailable() error {
-	return fmt.Errorf("plugin bundle %s %w", u.bundle.Manifest.Name, ErrUnavailable)
+	return unavailable(u.bundle.Manifest.Name)
 }
 
 // path is the absolute folder of the bundle.

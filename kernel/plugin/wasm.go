@@ -65,9 +65,10 @@ type wasmGuest struct {
 	operating context.Context //nolint:containedctx // crosses the module's stack frames
 	operate   func(ctx context.Context, function string, request []byte) []byte
 	answer    []byte
-	// controllers are those of the module, on the guest that the unit holds.
+	// controllers and reviewers have instances of their own, by settings.
 	controllers *reconcilers
 	reviewers   *reviewers
+	settings    moduleSettings
 	// revision is the unit's configuration that a further instance has.
 	revision uint64
 
@@ -104,6 +105,7 @@ var _ guest = (*wasmGuest)(nil)
 // instantiate makes a fresh instance: its memory is new, its code is shared.
 func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ *wasmGuest, err error) {
 	g := &wasmGuest{name: m.name, module: m, timeout: timeout, reviewers: newReviewers()}
+	g.controllers = newReconcilers(g)
 	g.ctx = engine.Context(g)
 	g.deadline, g.patience = time.Now().Add(start), start
 	if g.instance, err = m.begin(g, log); err != nil {
@@ -335,10 +337,8 @@ func (g *wasmGuest) failure(timeout time.Duration) error {
 func (g *wasmGuest) describe() []*contractv1.PluginDescription { return g.plugins }
 
 func (g *wasmGuest) health(context.Context) error {
-	if g.module.worker == nil {
-		return nil // it says itself when it broke
-	}
-	if err := g.module.worker.lost(); err != nil {
+	// One in this process says itself when it broke.
+	if err := g.module.lost(); err != nil {
 		return broken("plugin bundle %s: %w", g.name, err)
 	}
 	return nil
@@ -348,7 +348,12 @@ func (g *wasmGuest) pid() int {
 	if g.module.worker == nil {
 		return 0
 	}
-	return g.module.worker.pid
+	return g.module.worker.PID()
+}
+
+// usage is the memory of the instance, and what it may grow to.
+func (g *wasmGuest) usage() (used, most int64) {
+	return int64(g.memory.Size()), int64(len(g.linear.Mapped()))
 }
 
 // lacks are the walls that the worker runs without.
@@ -356,13 +361,11 @@ func (g *wasmGuest) lacks() []confinement.Wall {
 	if g.module.worker == nil {
 		return nil
 	}
-	return g.module.worker.runner.without
+	return g.module.worker.lacks()
 }
 
 func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
-	if g.controllers != nil {
-		g.controllers.close()
-	}
+	g.controllers.close()
 	g.reviewers.close()
 	err := g.instance.close(ctx)
 	if g.owned {
@@ -481,6 +484,26 @@ func (g *wasmGuest) askOne(f *export, i int, class, node uint32) ([]byte, error)
 	}
 	return g.out.view, err
 }
+
+func (g *wasmGuest) quickly() bool { return g.nodes.view != nil && g.out.view != nil }
+
+func (g *wasmGuest) filterOne(i int, class, node uint32) (uint32, error) {
+	view, err := g.askOne(g.filterFn, i, class, node)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(view), nil
+}
+
+func (g *wasmGuest) scoreOne(i int, class, node uint32) (int64, error) {
+	view, err := g.askOne(g.scoreFn, i, class, node)
+	if err != nil {
+		return 0, err
+	}
+	return int64(binary.LittleEndian.Uint64(view)), nil
+}
+
+func (g *wasmGuest) usedSlice() bool { return g.sliced }
 
 // slices notes whether the call that ended used up a slice of fuel.
 func (g *wasmGuest) slices() {

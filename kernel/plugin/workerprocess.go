@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
@@ -46,12 +47,12 @@ func workerLimits(m *manifest.Manifest, l ceilings) ceilings {
 // workerProcess is the process in which a module runs.
 type workerProcess struct {
 	*wasmworker.Worker
-	runner *processRunner
-	exe    *executable
-	dir    string // in which its root was made
-	size   int64  // what an instance may have of memory
-	pid    int
-	output sync.WaitGroup
+	runner  *processRunner
+	exe     *executable
+	dir     string // in which its root was made
+	size    int64  // what an instance may have of memory
+	process int
+	output  sync.WaitGroup
 }
 
 // loadApart compiles the unit's module, unless that was kept, and hands it to a
@@ -149,7 +150,7 @@ func (u *unit) startWorker(ctx context.Context) (_ *workerProcess, err error) {
 		return nil, fmt.Errorf("plugin bundle %s: start its worker %s: %w", name, path, err)
 	}
 	begun = true
-	w.pid = w.runner.pid()
+	w.process = w.runner.pid()
 	w.output.Go(func() { _, _ = io.Copy(&lineWriter{log: o.words}, w.runner.Stdout()) })
 	w.output.Go(func() { _, _ = io.Copy(io.Discard, w.runner.Stderr()) })
 	control, ok := w.runner.questions.(*net.UnixConn)
@@ -169,12 +170,18 @@ func (w *workerProcess) lost() error {
 	}
 	switch err := w.Lost(); {
 	case w.runner.outOfMemory():
-		return fmt.Errorf("its worker, process %d, was ended: it used more memory than it may have", w.pid)
+		return fmt.Errorf("its worker, process %d, was ended: it used more memory than it may have", w.process)
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("its worker, process %d, ended", w.pid)
+	return fmt.Errorf("its worker, process %d, ended", w.process)
 }
+
+// PID is that of the process.
+func (w *workerProcess) PID() int { return w.process }
+
+// lacks are the walls that the process runs without.
+func (w *workerProcess) lacks() []confinement.Wall { return w.runner.without }
 
 // close ends the process and gives back what it had.
 func (w *workerProcess) close() error {
