@@ -70,7 +70,16 @@ func TestImportsGoDown(t *testing.T) {
 	// Packages that import parts of another without its whole.
 	walls := []struct{ from, to, why string }{
 		{"kernel/plugin/manifest", "kernel/plugin", "a manifest is read without a host"},
+		{"kernel/plugin/guest", "kernel/plugin", "a guest knows no host"},
+		{"kernel/plugin/guest", "kernel/plugin/process", "what a guest is does not depend on what carries the calls"},
+		{"kernel/plugin/guest", "kernel/plugin/wasm", "what a guest is does not depend on what carries the calls"},
+		{"kernel/plugin/observe", "kernel/plugin", "who watches knows no host"},
+		{"kernel/plugin/output", "kernel/plugin", "what a bundle writes is read without a host"},
+		{"kernel/plugin/process", "kernel/plugin", "a process is run without a host"},
+		{"kernel/plugin/process", "kernel/plugin/wasm", "a process and a module do not know each other"},
 		{"kernel/plugin/wasm", "kernel/plugin", "a module is run without a host"},
+		{"kernel/plugin/wasm", "kernel/plugin/process", "a process and a module do not know each other"},
+		{"kernel/plugin/wasm/meter", "kernel/plugin/wasm", "a module is rewritten without being run"},
 	}
 	under := func(path, dir string) bool {
 		return path == module+"/"+dir || strings.HasPrefix(path, module+"/"+dir+"/")

@@ -26,6 +26,7 @@ import (
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 

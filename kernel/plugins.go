@@ -23,6 +23,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/process"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
 )
@@ -59,7 +60,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		out.Cgroup = "/pintle/" + shortHash(k.dirs.data)
 	}
 	if first, last, err := config.ParseIDRange(cfg.Plugins.UIDRange); err == nil {
-		out.Users = plugin.Users{First: first, Count: last - first + 1, File: filepath.Join(k.dirs.plugins, "users.json")}
+		out.Users = process.Users{First: first, Count: last - first + 1, File: filepath.Join(k.dirs.plugins, "users.json")}
 	}
 	if out.Standby {
 		// Who leads writes how the plugins are that it runs.

@@ -85,13 +85,13 @@ func (h *Host) closeSockets(p *plan, retiring []*unit) {
 // access is how a plugin of the unit may use the API; name is the bundle's for
 // what its plugins share.
 func (u *unit) access(name string) (Access, error) {
-	a := Access{CallsPerSecond: u.limits.calls, Denied: func(what string) { u.denied(name, what, notAskedFor) }, Leading: u.leading(name)}
-	if u.confined.user > 0 {
-		dir, err := u.confined.folder(u.bundle.Manifest.Name)
+	a := Access{CallsPerSecond: u.limits.Calls, Denied: func(what string) { u.denied(name, what, notAskedFor) }, Leading: u.leading(name)}
+	if u.confined.User > 0 {
+		dir, err := u.confined.Folder(u.bundle.Manifest.Name)
 		if err != nil {
 			return a, err
 		}
-		a.Directory, a.UID, a.GID = dir, u.confined.user, u.confined.user
+		a.Directory, a.UID, a.GID = dir, u.confined.User, u.confined.User
 	}
 	return a, nil
 }
@@ -115,7 +115,7 @@ func (u *unit) denied(name, what, why string) {
 	u.denials[name] = denial{what, why, old.times + 1}
 	u.stateMu.Unlock()
 	if old.what != what || old.why != why {
-		if ok, _ := u.budget.spend(); ok {
+		if ok, _ := u.budget.Spend(); ok {
 			u.log.Warn("plugin was forbidden "+strings.Replace(why, "which", "what", 1), "name", name, "what", what)
 		}
 	}

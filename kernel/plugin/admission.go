@@ -6,28 +6,23 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/plugin/admissionrules"
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/observe"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
-	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 const (
 	// reviewFactor: a review, which decodes and encodes whole objects, may last
 	// this many times a call.
 	reviewFactor = 10
-	// maxReview bounds what an admission plugin may answer.
-	maxReview = 8 << 20
-	// maxReviewers is how many instances of a module review at the same time.
-	maxReviewers = 4
 )
 
 // Admission is an admission plugin that is in use: the configuration or a Plugin
@@ -184,10 +179,10 @@ func (a *Admission) Review(ctx context.Context, request []byte) ([]byte, error) 
 	began := time.Now()
 	asking, span := a.unit.span(ctx, a.name, "review")
 	response, err := a.review(asking, request)
-	if err == nil && len(response) > maxReview {
-		err = fmt.Errorf("an answer of %d bytes; at most %d are taken", len(response), maxReview)
+	if err == nil && len(response) > wasm.MaxReview {
+		err = fmt.Errorf("an answer of %d bytes; at most %d are taken", len(response), wasm.MaxReview)
 	}
-	endSpan(span, err)
+	observe.EndSpan(span, err)
 	s := a.unit.stats[a.name]
 	s.record(time.Since(began), err)
 	if err != nil && s.failed(err, time.Now()) {
@@ -200,135 +195,8 @@ func (a *Admission) review(ctx context.Context, request []byte) ([]byte, error) 
 	a.unit.mu.Lock()
 	g := a.unit.guest
 	a.unit.mu.Unlock()
-	if r, ok := g.(reviewer); ok {
-		return r.review(ctx, a.index, a.name, request, a.unit.call*reviewFactor)
+	if r, ok := g.(guest.Reviewer); ok {
+		return r.Review(ctx, a.index, a.name, request, a.unit.call*reviewFactor)
 	}
 	return nil, a.unit.unavailable()
-}
-
-// review asks an admission plugin.
-func (g *processGuest) review(ctx context.Context, _ int, name string, request []byte, _ time.Duration) ([]byte, error) {
-	response, err := contractv1.NewAdmissionsClient(g.conn).Review(ctx, &contractv1.ReviewRequest{Plugin: name, Request: request})
-	if err != nil {
-		if late(ctx, err) {
-			err = errors.New("no answer in time")
-		}
-		return nil, err
-	}
-	return response.GetResponse(), nil
-}
-
-// review asks admission plugin i in an instance that does nothing else.
-func (g *wasmGuest) review(ctx context.Context, i int, _ string, request []byte, timeout time.Duration) ([]byte, error) {
-	r, err := g.reviewers.take(ctx, g)
-	if err != nil {
-		return nil, err
-	}
-	response, err := r.reviewHere(i, request, timeout)
-	g.reviewers.give(r, !errors.Is(err, errBroken))
-	return response, err
-}
-
-// late reports whether a question to a process failed for its deadline. The
-// process and the connection have clocks of their own, and may notice first.
-func late(ctx context.Context, err error) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded || ok && !time.Now().Before(deadline)
-}
-
-// reviewHere asks admission plugin i of this instance.
-func (g *wasmGuest) reviewHere(i int, request []byte, timeout time.Duration) ([]byte, error) {
-	if g.admitFn == nil {
-		return nil, fmt.Errorf("plugin bundle %s: module exports no pintle_admit(i32, i32, i32) i64 (see sdk/ABI.md)", g.name)
-	}
-	if err := g.place(i, request); err != nil {
-		return nil, err
-	}
-	if err := g.invoke(g.admitFn, timeout); err != nil {
-		return nil, err
-	}
-	if g.stack[0] == 0 {
-		return nil, g.failure(timeout)
-	}
-	return g.span(g.stack[0], maxReview)
-}
-
-// reviewers are the instances of a module that answer reviews; the scheduler's
-// own is not held up by them.
-type reviewers struct {
-	mu     sync.Mutex
-	made   int
-	closed bool
-	idle   chan *wasmGuest
-	busy   sync.WaitGroup // instances that were taken
-}
-
-func newReviewers() *reviewers { return &reviewers{idle: make(chan *wasmGuest, maxReviewers)} }
-
-// take returns an idle instance, a new one where there are few, or the next
-// that becomes idle. It is given back.
-func (r *reviewers) take(ctx context.Context, of *wasmGuest) (g *wasmGuest, err error) {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil, unavailable(of.name)
-	}
-	r.busy.Add(1)
-	more := len(r.idle) == 0 && r.made < maxReviewers
-	if more {
-		r.made++
-	}
-	r.mu.Unlock()
-	defer func() {
-		if err != nil {
-			r.busy.Done()
-		}
-	}()
-	if more {
-		if g, err = of.further(of.settings.words); err != nil {
-			r.mu.Lock()
-			r.made--
-			r.mu.Unlock()
-		}
-		return g, err
-	}
-	select {
-	case g = <-r.idle:
-		if g, err = of.current(g, of.settings.words); err != nil {
-			r.idle <- g
-		}
-		return g, err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("plugin bundle %s: all %d instances are busy: %w", of.name, maxReviewers, ctx.Err())
-	}
-}
-
-// give hands an instance back; one that broke is thrown away.
-func (r *reviewers) give(g *wasmGuest, whole bool) {
-	defer r.busy.Done()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !whole || r.closed {
-		r.made--
-		_ = g.close(context.Background(), 0)
-		return
-	}
-	r.idle <- g // has room for all that were made
-}
-
-// close ends the instances and waits for those that are in a call, which has a
-// deadline: the module that they run is unmapped next.
-func (r *reviewers) close() {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	r.busy.Wait()
-	for {
-		select {
-		case g := <-r.idle:
-			_ = g.close(context.Background(), 0)
-		default:
-			return
-		}
-	}
 }

@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -150,29 +149,6 @@ func TestPlacingBesideAdmission(t *testing.T) {
 	}
 }
 
-// A question that is too late is so whichever side notices first.
-func TestLate(t *testing.T) {
-	open, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	over, cancel := context.WithDeadline(t.Context(), time.Now())
-	defer cancel()
-	for name, tc := range map[string]struct {
-		ctx  context.Context
-		err  error
-		want bool
-	}{
-		"the host":       {over, context.DeadlineExceeded, true},
-		"the connection": {open, status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL"), true},
-		"the process":    {over, status.Error(codes.Unknown, "it gave up"), true},
-		"nobody":         {open, status.Error(codes.Unknown, "plugin panicked"), false},
-		"without bounds": {context.Background(), status.Error(codes.Unavailable, "gone"), false},
-	} {
-		if got := late(tc.ctx, tc.err); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // Mutators and validators answer alike as a module and as a process, and
 // survive what they do wrong.
 func TestAdmission(t *testing.T) {
@@ -242,7 +218,7 @@ func TestAdmission(t *testing.T) {
 				t.Fatal(err)
 			}
 			list, _ = h.Admissions()
-			for range 2 * maxReviewers {
+			for range 2 * wasm.MaxReviewers {
 				for image, allowed := range map[string]bool{"old": false, "latest": true} {
 					if got, err = ask(list[1], image); err != nil || got.Allowed != allowed {
 						t.Errorf("refuse of %s with a live configuration: %v, %+v", image, err, got)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -17,7 +18,7 @@ const (
 	// row: it never misses it, and every cycle waits for it.
 	breakSlow, slowPercent = 10, 80
 	// The first pause; each further one is twice as long, until the plugin has
-	// done well for the time of settledAfter.
+	// done well for the time of guest.SettledAfter.
 	firstPause, lastPause = 5 * time.Second, time.Minute
 )
 
@@ -100,7 +101,7 @@ func (b *breaker) note(now time.Time, took, deadline time.Duration, err error, w
 		return false
 	}
 	switch {
-	case b.pause == 0 || b.state != v1alpha1.PluginCircuitHalfOpen && now.Sub(b.since) > settledAfter:
+	case b.pause == 0 || b.state != v1alpha1.PluginCircuitHalfOpen && now.Sub(b.since) > guest.SettledAfter:
 		b.pause = firstPause
 	default:
 		b.pause = min(2*b.pause, lastPause)
@@ -149,7 +150,7 @@ func (u *unit) admit(name string, now time.Time) error {
 // admit reports whether the plugin of a name may be asked.
 func (s *stats) admit(name string, now time.Time) error {
 	if err := s.circuit.admit(now); err != nil {
-		return fmt.Errorf("plugin %s %w", pluginOf(name), err)
+		return fmt.Errorf("plugin %s %w", guest.PluginOf(name), err)
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
+	"pintle.dev/pintle/kernel/plugin/guest"
+	"pintle.dev/pintle/kernel/plugin/observe"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -78,8 +78,8 @@ func (s *stats) settle() {
 
 // seat is what a place knows of the guest that the unit has.
 type seat struct {
-	started uint64 // which guest of the unit
-	quick   quick  // nil: the guest is none
+	started uint64      // which guest of the unit
+	quick   guest.Quick // nil: the guest is none
 	index   int
 	stats   *stats
 	code    contractv1.Code // of verdict
@@ -97,7 +97,7 @@ func (at *place) sit() *seat {
 	if !ok {
 		return nil
 	}
-	q, _ := u.guest.(quick)
+	q, _ := u.guest.(guest.Quick)
 	*s = seat{started: u.started, quick: q, index: i, stats: u.counted(at.name)}
 	return s
 }
@@ -110,7 +110,7 @@ func (at *place) atOnce(ctx context.Context, generation uint64) *seat {
 		return nil
 	}
 	s := at.sit()
-	if s == nil || s.quick == nil || !s.quick.quickly() || !s.stats.untimed() || sampled(ctx) || ctx.Err() != nil {
+	if s == nil || s.quick == nil || !s.quick.Quickly() || !s.stats.untimed() || observe.Sampled(ctx) || ctx.Err() != nil {
 		return nil
 	}
 	return s
@@ -128,13 +128,13 @@ func (at *place) filterOne(ctx context.Context, generation uint64, class uint32,
 	u.asking = ctx
 	defer u.asked()
 	g := s.quick
-	verdict, err := g.filterOne(s.index, class, nodes[0])
+	verdict, err := g.FilterOne(s.index, class, nodes[0])
 	code := contractv1.Code_SUCCESS
 	if err == nil {
 		if out[0] = verdict; verdict != 0 {
 			if verdict != s.verdict {
-				err = g.learnAll(s.index, out)
-				if s.verdict, s.code = 0, filtered(out, func(v uint32) bool { return u.guest.unresolvable(s.index, v) }); err == nil {
+				err = g.LearnAll(s.index, out)
+				if s.verdict, s.code = 0, filtered(out, func(v uint32) bool { return u.guest.Unresolvable(s.index, v) }); err == nil {
 					s.verdict = verdict
 				}
 			}
@@ -155,7 +155,7 @@ func (at *place) scoreOne(ctx context.Context, generation uint64, class uint32, 
 	}
 	u.asking = ctx
 	defer u.asked()
-	score, err := s.quick.scoreOne(s.index, class, nodes[0])
+	score, err := s.quick.ScoreOne(s.index, class, nodes[0])
 	if err == nil {
 		out[0] = score
 		if check != nil {
@@ -167,21 +167,11 @@ func (at *place) scoreOne(ctx context.Context, generation uint64, class uint32, 
 
 // askedOne counts a question that was asked at once.
 func (u *unit) askedOne(s *seat, name string, code contractv1.Code, err error) error {
-	if err == nil && !s.quick.usedSlice() {
+	if err == nil && !s.quick.UsedSlice() {
 		s.stats.brief(code)
 		return nil
 	}
 	now := time.Now()
-	took := s.quick.elapsed(now)
+	took := s.quick.Elapsed(now)
 	return u.concluded(s.stats, name, code, now, took, took, err)
-}
-
-// noSpan is that of a context without one. To compare with it is cheaper than to ask
-// it what it is.
-var noSpan = trace.SpanFromContext(context.Background())
-
-// sampled reports whether a call has a span.
-func sampled(ctx context.Context) bool {
-	span := trace.SpanFromContext(ctx)
-	return span != noSpan && span.SpanContext().IsSampled()
 }

@@ -10,6 +10,8 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/process"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -38,7 +40,7 @@ type Config struct {
 	PIDs               int
 	// Users are the user ids of processes that are not privileged, where the host is
 	// root; default 60706 to 61183.
-	Users Users
+	Users process.Users
 	// SharedDirectory is a folder that every user may pass through; processes
 	// with a user of their own have their sockets below it. Empty: RunDirectory, or
 	// one of the host's own.
@@ -217,9 +219,9 @@ func (c *Config) defaults() {
 		c.StopTimeout = 10 * time.Second
 	}
 	if c.MemoryLimit <= 0 {
-		c.MemoryLimit = defaultMemoryLimit
+		c.MemoryLimit = wasm.DefaultMemoryLimit
 	}
 	if c.Users.Count <= 0 {
-		c.Users = Users{First: 60706, Count: 478}
+		c.Users = process.Users{First: 60706, Count: 478}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -29,31 +30,31 @@ func parseConfigs(bc *BundleConfig) (map[string]json.RawMessage, error) {
 
 // configureAll hands a new guest the unit's configuration and returns which
 // revision of it that was.
-func (u *unit) configureAll(ctx context.Context, g guest, index map[string]int) (revision uint64, err error) {
+func (u *unit) configureAll(ctx context.Context, g guest.Guest, index map[string]int) (revision uint64, err error) {
 	u.mu.Lock()
 	bc, revision := u.config, u.revision
 	u.mu.Unlock()
 	configs, err := parseConfigs(&bc)
 	if err != nil {
-		return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, errPermanent, err)
+		return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, guest.ErrPermanent, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		if _, ok := index[pluginOf(name)]; !ok {
+		if _, ok := index[guest.PluginOf(name)]; !ok {
 			return 0, fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s; there are: %s",
-				bc.Name, errPermanent, name, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
+				bc.Name, guest.ErrPermanent, name, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
 		}
 		i, err := u.position(ctx, g, index, name)
 		if err != nil {
-			if errors.Is(err, errBroken) {
+			if errors.Is(err, guest.ErrBroken) {
 				return 0, err
 			}
-			return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, errPermanent, err)
+			return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, guest.ErrPermanent, err)
 		}
-		if err := g.configure(ctx, i, configs[name]); err != nil {
-			if errors.Is(err, errBroken) {
+		if err := g.Configure(ctx, i, configs[name]); err != nil {
+			if errors.Is(err, guest.ErrBroken) {
 				return 0, err
 			}
-			return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, errPermanent, err)
+			return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, guest.ErrPermanent, err)
 		}
 	}
 	return revision, nil
@@ -72,7 +73,7 @@ func changedConfigs(old, next *BundleConfig) (changed map[string]json.RawMessage
 	}
 	for name := range before {
 		// An instance whose profile needs it no more is left alone.
-		if _, still := after[name]; !still && pluginOf(name) == name {
+		if _, still := after[name]; !still && guest.PluginOf(name) == name {
 			return nil, false
 		}
 	}
@@ -103,8 +104,8 @@ type reconfiguration struct {
 	claimed bool
 
 	mu    sync.Mutex
-	to    guest    // has the changes that were given
-	given []string // plugins that took theirs
+	to    guest.Guest // has the changes that were given
+	given []string    // plugins that took theirs
 	over  bool
 	err   error         // why the plugin did not take it; the former one is in force
 	done  chan struct{} // closed when it is over
@@ -193,7 +194,7 @@ func (r *reconfiguration) give() error {
 		}
 		i, err := u.position(ctx, g, u.index, name)
 		if err == nil {
-			err = g.configure(ctx, i, r.changed[name])
+			err = g.Configure(ctx, i, r.changed[name])
 		}
 		if u.guest != g {
 			return nil // it was late, and others took it out of service
@@ -202,19 +203,19 @@ func (r *reconfiguration) give() error {
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, errBroken) {
+		if errors.Is(err, guest.ErrBroken) {
 			u.broke(err)
 			return err
 		}
 		for _, name := range r.given {
-			if len(former[name]) == 0 && pluginOf(name) != name {
+			if len(former[name]) == 0 && guest.PluginOf(name) != name {
 				continue // an instance that no policy asks
 			}
 			if len(former[name]) == 0 {
 				u.broke(fmt.Errorf("started again without a configuration that plugin %s refused", name))
 				break
 			}
-			again := g.configure(ctx, u.index[name], former[name])
+			again := g.Configure(ctx, u.index[name], former[name])
 			if u.guest != g {
 				break
 			}

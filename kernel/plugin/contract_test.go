@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
@@ -56,7 +57,7 @@ func TestContractOneRuns(t *testing.T) {
 			if err := p.Apply(t.Context(), replica(8, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if transport == manifest.TransportProcess && processOf(t, p.(*Policy)).questions != nil {
+			if transport == manifest.TransportProcess && processOf(t, p.(*Policy)).Questions != nil {
 				t.Error("it is asked at a socket that it does not know")
 			}
 			verdicts, scores := make([]uint32, 8), make([]int64, 8)
@@ -76,18 +77,18 @@ func TestContractOneRuns(t *testing.T) {
 // What speaks a contract that this kernel does not is refused, in one line with
 // both versions, before anything else is asked of it.
 func TestForeignContractIsRefused(t *testing.T) {
-	former := spoken
-	t.Cleanup(func() { spoken = former })
+	former := guest.Contract
+	t.Cleanup(func() { guest.Contract = former })
 	for _, tc := range []struct {
 		bundle string
 		used   Profile
-		spoken versions
+		spoken guest.Versions
 		want   string
 	}{
-		{"cycle", Profile{SchedulerName: "s", Predicates: []string{"Journal"}}, versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
-		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{98, 99}, "too old: it speaks contract version 4, this kernel 98 to 99;"},
+		{"cycle", Profile{SchedulerName: "s", Predicates: []string{"Journal"}}, guest.Versions{Oldest: 1, Newest: 1}, "too new: it speaks contract version 2, this kernel 1;"},
+		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, guest.Versions{Oldest: 98, Newest: 99}, "too old: it speaks contract version 4, this kernel 98 to 99;"},
 	} {
-		spoken = tc.spoken
+		guest.Contract = tc.spoken
 		for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 			cfg := testConfig(t, transport)
 			cfg.Bundles = []BundleConfig{{Name: tc.bundle, Transport: transport}}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/observe"
 	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -95,7 +97,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 		name := p.at(s).name
 		step := &contractv1.Step{Plugin: name, Point: s.Point, Waiting: s.Waiting}
 		if s.Point.Beside() {
-			step.Socket = u.socket(pluginOf(name))
+			step.Socket = u.socket(guest.PluginOf(name))
 		}
 		req.Steps = append(req.Steps, step)
 	}
@@ -122,13 +124,13 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	if req.Generation = p.replica; u.blind {
 		req.Generation = 0
 	}
-	if c, ok := g.(carrier); ok {
-		if req.Deltas, err = c.carry(u.queue); err != nil {
+	if c, ok := g.(guest.Carrier); ok {
+		if req.Deltas, err = c.Carry(u.queue); err != nil {
 			return nil, err
 		}
 		results, err := u.crossed(ctx, g, req, u.call)
 		if err == nil {
-			c.carried(p.replica)
+			c.Carried(p.replica)
 			u.queue, u.queued, u.sent = nil, 0, p.replica
 		} else if len(req.Deltas) > 0 && u.guest == g {
 			u.applyFailed(ctx, err)
@@ -147,7 +149,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([]*contractv1.StepResult, error) {
 	u.mu.Lock()
 	g := u.guest
-	if _, ok := g.(concurrent); ok {
+	if _, ok := g.(guest.Concurrent); ok {
 		u.mu.Unlock()
 		answer, err := u.traced(ctx, g, req, u.bindingLimit())
 		u.mu.Lock()
@@ -170,7 +172,7 @@ func (u *unit) bindingLimit() time.Duration {
 }
 
 // crossed is a call of a guest with mu held.
-func (u *unit) crossed(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) ([]*contractv1.StepResult, error) {
+func (u *unit) crossed(ctx context.Context, g guest.Guest, req *contractv1.CycleRequest, timeout time.Duration) ([]*contractv1.StepResult, error) {
 	answer, err := u.traced(ctx, g, req, timeout)
 	return u.noted(ctx, g, req, answer, err)
 }
@@ -182,7 +184,7 @@ type cycleAnswer struct {
 }
 
 // traced asks a guest, with a span for each step.
-func (u *unit) traced(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) (cycleAnswer, error) {
+func (u *unit) traced(ctx context.Context, g guest.Guest, req *contractv1.CycleRequest, timeout time.Duration) (cycleAnswer, error) {
 	steps := req.GetSteps()
 	name, call := steps[0].GetPlugin(), callName(steps[0].GetPoint())
 	if len(steps) > 1 {
@@ -190,7 +192,7 @@ func (u *unit) traced(ctx context.Context, g guest, req *contractv1.CycleRequest
 	}
 	asking, span := u.span(ctx, name, call)
 	began := time.Now()
-	resp, err := g.cycle(asking, req, timeout)
+	resp, err := g.Cycle(asking, req, timeout)
 	answer := cycleAnswer{resp, time.Since(began)}
 	if span != nil && len(steps) > 1 && err == nil {
 		at := began
@@ -201,13 +203,13 @@ func (u *unit) traced(ctx context.Context, g guest, req *contractv1.CycleRequest
 			}
 		}
 	}
-	endSpan(span, err)
+	observe.EndSpan(span, err)
 	return answer, err
 }
 
 // noted checks an answer, counts it, and takes a guest out of service that broke;
 // mu is held.
-func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest, answer cycleAnswer, err error) ([]*contractv1.StepResult, error) {
+func (u *unit) noted(ctx context.Context, g guest.Guest, req *contractv1.CycleRequest, answer cycleAnswer, err error) ([]*contractv1.StepResult, error) {
 	if err == nil {
 		err = checkCycle(req, answer.response)
 	}
@@ -217,9 +219,9 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 			return nil, err
 		}
 		u.note(name, time.Now(), answer.took, answer.took, err)
-		err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)
+		err = fmt.Errorf("plugin %s: %w", guest.PluginOf(name), err)
 		switch {
-		case errors.Is(err, errBroken):
+		case errors.Is(err, guest.ErrBroken):
 			if u.guest == g {
 				u.broke(err)
 			}
@@ -237,7 +239,7 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 		}
 		var failure error
 		if r.GetCode() == contractv1.Code_ERROR {
-			failure = fmt.Errorf("plugin %s: %s", pluginOf(name), firstReason(r))
+			failure = fmt.Errorf("plugin %s: %s", guest.PluginOf(name), firstReason(r))
 			if u.counted(name).failed(failure, time.Now()) {
 				u.log.Warn("plugin answered with an error", append(podsOf(req), "error", failure)...)
 			}

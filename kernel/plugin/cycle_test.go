@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -313,17 +314,17 @@ func TestFailureIgnoredAtPoints(t *testing.T) {
 // A bundle that is too new or too old is refused in one line with both versions.
 func TestContractVersions(t *testing.T) {
 	for _, tc := range []struct {
-		v      versions
+		v      guest.Versions
 		speaks uint32
 		want   string
 	}{
-		{versions{1, 2}, 1, ""},
-		{versions{1, 2}, 2, ""},
-		{versions{1, 2}, 3, "too new: it speaks contract version 3, this kernel 1 to 2;"},
-		{versions{2, 3}, 1, "too old: it speaks contract version 1, this kernel 2 to 3;"},
-		{versions{2, 2}, 0, "too old: it speaks contract version 0, this kernel 2;"},
+		{guest.Versions{Oldest: 1, Newest: 2}, 1, ""},
+		{guest.Versions{Oldest: 1, Newest: 2}, 2, ""},
+		{guest.Versions{Oldest: 1, Newest: 2}, 3, "too new: it speaks contract version 3, this kernel 1 to 2;"},
+		{guest.Versions{Oldest: 2, Newest: 3}, 1, "too old: it speaks contract version 1, this kernel 2 to 3;"},
+		{guest.Versions{Oldest: 2, Newest: 2}, 0, "too old: it speaks contract version 0, this kernel 2;"},
 	} {
-		err := tc.v.check("b", tc.speaks)
+		err := tc.v.Check("b", tc.speaks)
 		if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%v of a plugin of %d: %v", tc.v, tc.speaks, err)
 		}

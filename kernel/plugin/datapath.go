@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
@@ -107,7 +108,7 @@ func (x *pathHandle[D, S, C, O, A]) present(ctx context.Context) (C, error) {
 		return none, err
 	}
 	if other || x.client == nil {
-		client := x.of.newClient(p.connection(), x.name)
+		client := x.of.newClient(p.Connection(), x.name)
 		x.client, x.behind = &client, true
 		if x.options != nil {
 			if _, err := x.start(ctx, *x.options); err != nil {
@@ -150,7 +151,7 @@ func (x *pathHandle[D, S, C, O, A]) start(ctx context.Context, o O) (A, error) {
 	socket := x.unit.socket(x.name)
 	if e := x.unit.entry(x.name); e != nil && len(e.Rules) > 0 && socket == "" {
 		var none A
-		return none, fmt.Errorf("%s %s %w: its socket to the API is not open yet", x.kind, x.name, ErrUnavailable)
+		return none, fmt.Errorf("%s %s %w: its socket to the API is not open yet", x.kind, x.name, guest.ErrUnavailable)
 	}
 	return x.of.start(ctx, *x.client, o, x.name, socket)
 }

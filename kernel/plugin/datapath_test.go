@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/network"
@@ -65,8 +66,16 @@ func (p pathNetwork) Apply(_ context.Context, d *network.Diff) error {
 func (p pathNetwork) Status() network.Status                     { return network.Status{Message: "from the plugin"} }
 func (p pathNetwork) Stop(_ context.Context, cleanup bool) error { return p.add("stop %t", cleanup) }
 
+// pathGuest is a guest that is reached by gRPC and can nothing else.
+type pathGuest struct {
+	guest.Guest
+	conn *grpc.ClientConn
+}
+
+func (g pathGuest) Connection() *grpc.ClientConn { return g.conn }
+
 // pathProcess is a new process of a bundle, without a process.
-func pathProcess(t *testing.T, service transport.Service) *processGuest {
+func pathProcess(t *testing.T, service transport.Service) guest.Guest {
 	t.Helper()
 	listener, server := bufconn.Listen(1<<16), grpc.NewServer()
 	service.RegisterWith(server)
@@ -78,7 +87,7 @@ func pathProcess(t *testing.T, service transport.Service) *processGuest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(); server.Stop(); <-ended })
-	return &processGuest{conn: conn}
+	return pathGuest{conn: conn}
 }
 
 // TestDataPaths: a proxy and a network are started anew with their process, and then want each
@@ -153,13 +162,13 @@ func TestDataPaths(t *testing.T) {
 					t.Errorf("%s: the plugin was asked %q, want %q", when, got, asked)
 				}
 			}
-			expect("without a process", p.probe(ctx), ErrUnavailable)
+			expect("without a process", p.probe(ctx), guest.ErrUnavailable)
 			if got := p.status(); got != tt.idle {
 				t.Errorf("status before a start: %q", got)
 			}
 			u.guest, u.started = pathProcess(t, tt.service(calls)), 1
 			expect("a probe", p.probe(ctx), nil, "probe")
-			expect("without a socket", p.start(ctx), ErrUnavailable)
+			expect("without a socket", p.start(ctx), guest.ErrUnavailable)
 			u.sockets = map[string]string{"x": "/s1"}
 			expect("a start", p.start(ctx), nil, `start x for n by "/s1"`)
 			expect("a diff too early", p.apply(ctx, false), tt.errReset)

@@ -20,7 +20,7 @@
 // parts outside the cycle (feed.go), each with ten times that deadline. A module that loops, traps, allocates
 // without end or answers out of range is replaced by a fresh instance; it has
 // no host function beyond WASI without files and network, of the environment GOMEMLIMIT, and
-// one that the host itself put in to look at the clock (meter.go). A process is
+// one that the host itself put in to look at the clock (wasm/meter). A process is
 // pinned by digest, spoken to over mutual TLS, has a clean environment and its
 // own process group, and dies with the kernel. A changed configuration is
 // started, configured and checked before the scheduler turns to it.
@@ -36,21 +36,21 @@
 // nothing, and the object says so.
 //
 // A module runs in this process by package engine, or in one apart by package
-// wasmworker (workerprocess.go); the same code asks it, since its memory is mapped
+// wasmworker (process.StartWorker); the same code asks it, since its memory is mapped
 // here in both cases.
 //
-// How a process is held: confine.go says what it sees and may, and package
+// How a process is held: process/confine.go says what it sees and may, and package
 // confinement starts it behind these walls and holds it before its first
 // instruction; the file that is executed then is compared with the digest.
-// runner.go ends it with all that it started. limits.go says what a bundle gets,
-// users.go whose its processes are, breaker.go when a plugin is not asked,
+// process/runner.go ends it with all that it started. limits.go says what a bundle gets,
+// process/users.go whose its processes are, breaker.go when a plugin is not asked,
 // brief.go which questions to a module are not timed,
-// wasmlog.go what of its words the log takes. No process outlives the kernel:
+// package output what of its words the log takes. No process outlives the kernel:
 // go-plugin cannot take over (Reattach) one that it made keys for (AutoMTLS) or
 // whose checksum it compared, so all are started again in order.
 //
 // What is seen from outside: journal.go keeps the last records of each bundle, its
-// own (record.go reads them, so that they keep level and attributes) and the
+// own (output/record.go reads them, so that they keep level and attributes) and the
 // host's; logs.go hands them out. metrics.go tells what the host counts,
 // exposition.go what processes count themselves, asked for when somebody asks.
 // trace.go makes spans of calls below the caller's, where that is sampled. None of
@@ -59,6 +59,11 @@
 // Modules are compiled when a bundle is installed (Compile) or at the first start; a
 // later start maps what package modulecache kept.
 //
-// It imports sdk, kernel/plugin/confinement, kernel/plugin/modulecache, kernel/plugin/engine, kernel/plugin/wasmworker, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
-// the scheduler, the store or plugins.
+// Its parts are packages: manifest is what a bundle says of itself, guest what a loaded bundle
+// is to the host, process and wasm are the two that there are, output reads what they write,
+// observe makes their calls visible. What a guest can is asked for by the interfaces of guest;
+// only the start of one (supervise in unit.go) knows which of the two it is.
+//
+// It imports sdk, the packages below it, kernel/node/cgroup and kernel/api/auth/rbac (pure
+// functions); it must not import the scheduler, the store or plugins.
 package plugin

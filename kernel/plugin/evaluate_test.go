@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -117,13 +118,8 @@ func TestPodsOfAClass(t *testing.T) {
 			if err := p.Apply(t.Context(), replica(3, 1)); err != nil {
 				t.Fatal(err)
 			}
-			switch g := p.units[0].guest.(type) {
-			case *wasmGuest:
-				if !classes {
-					g.evaluateFn = nil
-				}
-			case *processGuest:
-				g.classes = g.classes && classes
+			if !classes {
+				p.units[0].guest.(interface{ ForgetClasses() }).ForgetClasses()
 			}
 			add := func(generation uint64, node, class uint32, uid string) {
 				if err := p.Apply(t.Context(), &contractv1.Delta{Generation: generation, Operations: []*contractv1.Operation{{
@@ -171,7 +167,7 @@ func TestEvaluateOfAnOldPlugin(t *testing.T) {
 	if err := p.Filter(t.Context(), 1, 7, indexes(3), out); err != nil || out[0] != 0 || out[1] == 0 || out[2] != 0 {
 		t.Errorf("verdicts %v, %v", out, err)
 	}
-	if e, ok := p.units[1].guest.(evaluator); !ok || e.evaluates() {
+	if e, ok := p.units[1].guest.(guest.Evaluator); !ok || e.Evaluates() {
 		t.Error("it will be asked in vain again")
 	}
 }

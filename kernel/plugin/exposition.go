@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"google.golang.org/protobuf/proto"
+
+	"pintle.dev/pintle/kernel/plugin/guest"
 )
 
 // Bounds of what one bundle may tell of itself.
@@ -135,12 +137,12 @@ func (x *exposer) note(u *unit, err error) {
 // expose asks one bundle.
 func (u *unit) expose(ctx context.Context) ([]*dto.MetricFamily, error) {
 	u.mu.Lock()
-	g, ok := u.guest.(exposing)
+	g, ok := u.guest.(guest.Exposing)
 	u.mu.Unlock()
 	if !ok {
 		return nil, nil
 	}
-	data, err := g.exposition(ctx, maxExposition)
+	data, err := g.Exposition(ctx, maxExposition)
 	if err != nil || data == nil {
 		return nil, err
 	}

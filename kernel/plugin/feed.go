@@ -7,18 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-
+	"pintle.dev/pintle/kernel/plugin/guest"
+	"pintle.dev/pintle/kernel/plugin/observe"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 const (
-	// partOperations and partBytes bound what a guest is handed at once. More
-	// than that is handed over part by part and outside the scheduling cycle.
-	partOperations = 256
-	partBytes      = 1 << 20
 	// holdOperations may wait for the next question, if they can travel with it.
 	holdOperations = 64
 	// queueParts may wait for a guest that is being fed; with more it is fed anew.
@@ -27,148 +22,19 @@ const (
 	feedFactor = 10
 )
 
-// part is a delta with its encoding, which is the same for all guests that know
-// classes: pods of a class are named by it.
-type part struct {
-	delta   *contractv1.Delta
-	encoded []byte
-	brief   bool // the delta names classes
-	// after is the generation that it follows; a queue may join several that are empty.
-	after uint64
-}
-
-func newPart(delta *contractv1.Delta) (part, error) {
-	encoded, brief, err := encodeDelta(delta)
-	if err != nil {
-		return part{}, fmt.Errorf("encode delta %d: %w", delta.GetGeneration(), err)
-	}
-	return part{delta, encoded, brief, delta.GetGeneration() - 1}, nil
-}
-
-// whole is the delta with every pod in full, for guests that do not know classes.
-func (p part) whole() *contractv1.Delta {
-	if !p.brief {
-		return p.delta
-	}
-	d := &contractv1.Delta{Generation: p.delta.GetGeneration(), Reset_: p.delta.GetReset_()}
-	for _, op := range p.delta.GetOperations() {
-		if add := op.GetPodAdd(); add.GetClass() != 0 {
-			op = &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: add.GetNode(), Pod: add.GetPod()}}}
-		}
-		d.Operations = append(d.Operations, op)
-	}
-	return d
-}
-
-// bytes is the encoding for a guest.
-func (p part) bytes(classes bool) ([]byte, error) {
-	if classes || !p.brief {
-		return p.encoded, nil
-	}
-	encoded, err := proto.Marshal(p.whole())
-	if err != nil {
-		return nil, fmt.Errorf("encode delta %d: %w", p.delta.GetGeneration(), err)
-	}
-	return encoded, nil
-}
-
-// encodeDelta encodes a delta; of the pod of a class only what its class does not
-// say. It reports whether there was one.
-func encodeDelta(delta *contractv1.Delta) (out []byte, brief bool, err error) {
-	for _, op := range delta.GetOperations() {
-		if brief = op.GetPodAdd().GetClass() != 0; brief {
-			break
-		}
-	}
-	if !brief {
-		// In one order, so that equal pods have equal bytes.
-		out, err = proto.MarshalOptions{Deterministic: true}.Marshal(delta)
-		return out, false, err
-	}
-	out = make([]byte, 0, 64*(1+len(delta.GetOperations())))
-	if g := delta.GetGeneration(); g != 0 {
-		out = protowire.AppendVarint(protowire.AppendTag(out, 1, protowire.VarintType), g)
-	}
-	if delta.GetReset_() {
-		out = protowire.AppendVarint(protowire.AppendTag(out, 2, protowire.VarintType), 1)
-	}
-	for _, op := range delta.GetOperations() {
-		out = protowire.AppendTag(out, 3, protowire.BytesType)
-		add := op.GetPodAdd()
-		if add.GetClass() == 0 {
-			out = protowire.AppendVarint(out, uint64(proto.Size(op)))
-			if out, err = (proto.MarshalOptions{UseCachedSize: true, Deterministic: true}).MarshalAppend(out, op); err != nil {
-				return nil, false, err
-			}
-			continue
-		}
-		name, uid, start := add.GetPod().GetName(), add.GetPod().GetUid(), uint64(add.GetPod().GetStartTimeUnix())
-		pod := protowire.SizeTag(2) + protowire.SizeBytes(len(name)) + protowire.SizeTag(3) + protowire.SizeBytes(len(uid))
-		if start != 0 {
-			pod += protowire.SizeTag(21) + protowire.SizeVarint(start)
-		}
-		node, class := uint64(add.GetNode()), uint64(add.GetClass())
-		size := protowire.SizeTag(1) + protowire.SizeVarint(node) + protowire.SizeTag(2) + protowire.SizeBytes(pod) + protowire.SizeTag(3) + protowire.SizeVarint(class)
-		out = protowire.AppendVarint(out, uint64(protowire.SizeTag(3)+protowire.SizeBytes(size)))
-		out = protowire.AppendVarint(protowire.AppendTag(out, 3, protowire.BytesType), uint64(size))
-		out = protowire.AppendVarint(protowire.AppendTag(out, 1, protowire.VarintType), node)
-		out = protowire.AppendVarint(protowire.AppendTag(out, 2, protowire.BytesType), uint64(pod))
-		out = protowire.AppendString(protowire.AppendTag(out, 2, protowire.BytesType), name)
-		out = protowire.AppendString(protowire.AppendTag(out, 3, protowire.BytesType), uid)
-		if start != 0 {
-			out = protowire.AppendVarint(protowire.AppendTag(out, 21, protowire.VarintType), start)
-		}
-		out = protowire.AppendVarint(protowire.AppendTag(out, 3, protowire.VarintType), class)
-	}
-	return out, true, nil
-}
-
-func (p part) large() bool {
-	return len(p.delta.GetOperations()) > partOperations || len(p.encoded) > partBytes
-}
-
-// split cuts a delta into parts of bounded size with its generation; the first
-// one has its reset.
-func split(delta *contractv1.Delta) ([]part, error) {
-	var parts []part
-	cut := func(operations []*contractv1.Operation) error {
-		p, err := newPart(&contractv1.Delta{
-			Generation: delta.GetGeneration(), Reset_: delta.GetReset_() && len(parts) == 0, Operations: operations,
-		})
-		parts = append(parts, p)
-		return err
-	}
-	first, size := 0, 0
-	operations := delta.GetOperations()
-	for k, op := range operations {
-		n := proto.Size(op)
-		if k > first && (k-first >= partOperations || size+n > partBytes) {
-			if err := cut(operations[first:k]); err != nil {
-				return nil, err
-			}
-			first, size = k, 0
-		}
-		size += n
-	}
-	if err := cut(operations[first:]); err != nil {
-		return nil, err
-	}
-	return parts, nil
-}
-
 // apply takes in a delta in the scheduling cycle. A small one goes to the guest
 // at once or with the next question; a guest that is behind, or has a large one
 // to take, is left to the supervisor. Failures break the guest; an error is that the
 // delta cannot be encoded.
-func (u *unit) apply(ctx context.Context, all *parts) error {
+func (u *unit) apply(ctx context.Context, all *guest.Parts) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	generation, reset := all.whole.delta.GetGeneration(), all.whole.delta.GetReset_()
+	generation, reset := all.Whole.Delta.GetGeneration(), all.Whole.Delta.GetReset_()
 	u.wanted = generation
 	if u.guest == nil {
 		return nil
 	}
-	p, err := all.of(u.podless)
+	p, err := all.Of(u.podless)
 	if err != nil {
 		return err
 	}
@@ -191,14 +57,14 @@ func (u *unit) apply(ctx context.Context, all *parts) error {
 	}
 	u.enqueue(p)
 	u.fed = generation
-	if p.large() || u.queued > partOperations {
+	if p.Large() || u.queued > guest.PartOperations {
 		u.catchUpLater(false)
 		return nil
 	}
-	if p.empty() {
+	if p.Empty() {
 		return nil // it travels with what says something, or with a question
 	}
-	if e, ok := u.guest.(evaluator); !ok || !e.evaluates() || u.queued > holdOperations {
+	if e, ok := u.guest.(guest.Evaluator); !ok || !e.Evaluates() || u.queued > holdOperations {
 		u.catchUpLater(false) // a guest that takes its time over it holds nobody up
 	}
 	return nil
@@ -206,9 +72,9 @@ func (u *unit) apply(ctx context.Context, all *parts) error {
 
 // enqueue keeps a delta until the guest can take it; mu is held. Of those that say
 // nothing one behind the other the last one is enough.
-func (u *unit) enqueue(p part) {
-	if last := len(u.queue) - 1; last >= 0 && p.empty() && u.queue[last].empty() && u.queue[last].delta.GetGeneration() == p.after {
-		p.after = u.queue[last].after
+func (u *unit) enqueue(p guest.Part) {
+	if last := len(u.queue) - 1; last >= 0 && p.Empty() && u.queue[last].Empty() && u.queue[last].Delta.GetGeneration() == p.After {
+		p.After = u.queue[last].After
 		u.queue[last] = p
 		return
 	}
@@ -217,31 +83,31 @@ func (u *unit) enqueue(p part) {
 		return
 	}
 	u.queue = append(u.queue, p)
-	u.queued += len(p.delta.GetOperations())
+	u.queued += len(p.Delta.GetOperations())
 }
 
 // drain hands the guest what it is queued, within one call's deadline; mu is held.
 func (u *unit) drain(ctx context.Context) error {
 	deadline := time.Now().Add(u.call)
-	queue, guest := u.queue, u.guest
-	if g, ok := guest.(batchTaker); ok && g.evaluates() && len(queue) > 1 && bytesOf(queue) <= partBytes {
-		switch err := g.applyAll(ctx, queue); {
+	queue, to := u.queue, u.guest
+	if g, ok := to.(guest.BatchTaker); ok && g.Evaluates() && len(queue) > 1 && guest.BytesOf(queue) <= guest.PartBytes {
+		switch err := g.ApplyAll(ctx, queue); {
 		case err == nil:
-			u.sent, queue = queue[len(queue)-1].delta.GetGeneration(), nil
-		case !errors.Is(err, errAlone):
+			u.sent, queue = queue[len(queue)-1].Delta.GetGeneration(), nil
+		case !errors.Is(err, guest.ErrAlone):
 			u.applyFailed(ctx, err)
 			return err
 		}
 	}
 	for _, p := range queue {
-		if err := guest.apply(ctx, p, max(time.Until(deadline), time.Millisecond)); err != nil {
+		if err := to.Apply(ctx, p, max(time.Until(deadline), time.Millisecond)); err != nil {
 			u.applyFailed(ctx, err)
 			return err
 		}
-		if u.guest != guest {
+		if u.guest != to {
 			return u.unavailable() // it was late, and was taken out of service
 		}
-		u.sent = p.delta.GetGeneration()
+		u.sent = p.Delta.GetGeneration()
 	}
 	u.emptied(u.sent)
 	return nil
@@ -254,14 +120,6 @@ func (u *unit) emptied(sent uint64) {
 	if cap(u.queue) > holdOperations {
 		u.queue = nil
 	}
-}
-
-func bytesOf(queue []part) int {
-	size := 0
-	for _, p := range queue {
-		size += len(p.encoded)
-	}
-	return size
 }
 
 // applyFailed: nobody knows how much of the queue the guest took; mu is held.
@@ -306,7 +164,7 @@ func (u *unit) settled() bool {
 
 // catchUp feeds the guest part by part until it has everything. The supervisor
 // calls it; mu is held for moments only, so that the scheduling cycle goes on.
-func (u *unit) catchUp(ctx context.Context, g guest) error {
+func (u *unit) catchUp(ctx context.Context, g guest.Guest) error {
 	for {
 		u.mu.Lock()
 		if u.guest != g || u.catching == nil {
@@ -340,12 +198,12 @@ func (u *unit) catchUp(ctx context.Context, g guest) error {
 		}
 		gap := false
 		for _, p := range queue {
-			generation := p.delta.GetGeneration()
-			if !p.delta.GetReset_() {
+			generation := p.Delta.GetGeneration()
+			if !p.Delta.GetReset_() {
 				if generation <= sent {
 					continue
 				}
-				if gap = p.after > sent; gap {
+				if gap = p.After > sent; gap {
 					break
 				}
 			}
@@ -362,11 +220,11 @@ func (u *unit) catchUp(ctx context.Context, g guest) error {
 }
 
 // sendPart hands over what was queued.
-func (u *unit) sendPart(ctx context.Context, g guest, p part) error {
-	if u.blind || p.large() {
-		return u.send(ctx, g, p.delta)
+func (u *unit) sendPart(ctx context.Context, g guest.Guest, p guest.Part) error {
+	if u.blind || p.Large() {
+		return u.send(ctx, g, p.Delta)
 	}
-	return g.apply(ctx, p, u.call*feedFactor)
+	return g.Apply(ctx, p, u.call*feedFactor)
 }
 
 func (u *unit) replica() *contractv1.Delta {
@@ -388,19 +246,19 @@ func blind(described map[string]*contractv1.PluginDescription) bool {
 	return len(described) > 0
 }
 
-func (u *unit) send(ctx context.Context, g guest, delta *contractv1.Delta) error {
+func (u *unit) send(ctx context.Context, g guest.Guest, delta *contractv1.Delta) error {
 	if u.blind {
 		return nil
 	}
 	if u.podless {
-		delta = withoutPods(delta)
+		delta = guest.WithoutPods(delta)
 	}
-	parts, err := split(delta)
+	parts, err := guest.Split(delta)
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
-		if err := g.apply(ctx, p, u.call*feedFactor); err != nil {
+		if err := g.Apply(ctx, p, u.call*feedFactor); err != nil {
 			return err
 		}
 	}
@@ -409,7 +267,7 @@ func (u *unit) send(ctx context.Context, g guest, delta *contractv1.Delta) error
 
 // ready returns the guest with its replica at a generation, or on its way there
 // in the queue. mu is held, and let go of while it waits.
-func (u *unit) ready(ctx context.Context, generation uint64) (guest, error) {
+func (u *unit) ready(ctx context.Context, generation uint64) (guest.Guest, error) {
 	if u.guest != nil && u.catching == nil && u.fed != generation && u.source() != nil {
 		u.catchUpLater(true)
 	}
@@ -453,18 +311,11 @@ func (u *unit) await(ctx context.Context) {
 // aside reports whether a call only saves others. That one of them went well is no
 // sign that a plugin which dozes over nodes is well again.
 func aside(call string) bool {
-	return call == callIdle || call == callMoved || call == callIndifferent || call == callAloof
+	return call == guest.CallIdle || call == guest.CallMoved || call == guest.CallIndifferent || call == guest.CallAloof
 }
 
-const (
-	callAloof       = "aloof"
-	callIdle        = "idle"
-	callIndifferent = "indifferent"
-	callMoved       = "moved"
-)
-
 // ask runs one question against the guest at the given replica generation.
-func (u *unit) ask(ctx context.Context, name, call string, generation uint64, question func(ctx context.Context, g guest, i int) error) error {
+func (u *unit) ask(ctx context.Context, name, call string, generation uint64, question func(ctx context.Context, g guest.Guest, i int) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	g, err := u.ready(ctx, generation)
@@ -498,7 +349,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	asking, span := u.span(ctx, name, call)
 	u.answered, u.brief = contractv1.Code_SUCCESS, false
 	err = question(asking, g, i)
-	endSpan(span, err)
+	observe.EndSpan(span, err)
 	if contractv1.Ended(ctx) {
 		return err
 	}
@@ -519,10 +370,10 @@ func (u *unit) concluded(s *stats, name string, code contractv1.Code, now time.T
 		s.ended(code, took)
 		return nil
 	}
-	if by := "plugin " + pluginOf(name) + ": "; !strings.HasPrefix(err.Error(), by) { // it may say its name itself
+	if by := "plugin " + guest.PluginOf(name) + ": "; !strings.HasPrefix(err.Error(), by) { // it may say its name itself
 		err = fmt.Errorf("%s%w", by, err)
 	}
-	if errors.Is(err, errBroken) {
+	if errors.Is(err, guest.ErrBroken) {
 		u.broke(err)
 	} else if s.failed(err, time.Now()) {
 		u.log.Warn("plugin did not answer a question", "error", err)

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -195,12 +196,12 @@ func feedLarge(t *testing.T, transport string, call time.Duration) (time.Duratio
 
 func TestSplit(t *testing.T) {
 	many := &contractv1.Delta{Generation: 9, Reset_: true}
-	for i := range 2*partOperations + 1 {
+	for i := range 2*guest.PartOperations + 1 {
 		many.Operations = append(many.Operations, nodeSet(uint32(i), fmt.Sprint("n", i)))
 	}
 	heavy := &contractv1.Delta{Generation: 9}
 	for i := range 5 {
-		heavy.Operations = append(heavy.Operations, nodeSet(uint32(i), string(make([]byte, partBytes/2))))
+		heavy.Operations = append(heavy.Operations, nodeSet(uint32(i), string(make([]byte, guest.PartBytes/2))))
 	}
 	for _, c := range []struct {
 		name  string
@@ -208,20 +209,20 @@ func TestSplit(t *testing.T) {
 		want  []int
 	}{
 		{"nothing", &contractv1.Delta{Generation: 9, Reset_: true}, []int{0}},
-		{"many", many, []int{partOperations, partOperations, 1}},
+		{"many", many, []int{guest.PartOperations, guest.PartOperations, 1}},
 		{"heavy", heavy, []int{1, 1, 1, 1, 1}},
 	} {
-		parts, err := split(c.delta)
+		parts, err := guest.Split(c.delta)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int
 		joined := &contractv1.Delta{Generation: 9, Reset_: c.delta.Reset_}
 		for k, p := range parts {
-			got = append(got, len(p.delta.Operations))
-			joined.Operations = append(joined.Operations, p.delta.Operations...)
-			if p.delta.Generation != 9 || p.delta.Reset_ != (c.delta.Reset_ && k == 0) {
-				t.Errorf("%s: part %d has generation %d, reset %v", c.name, k, p.delta.Generation, p.delta.Reset_)
+			got = append(got, len(p.Delta.Operations))
+			joined.Operations = append(joined.Operations, p.Delta.Operations...)
+			if p.Delta.Generation != 9 || p.Delta.Reset_ != (c.delta.Reset_ && k == 0) {
+				t.Errorf("%s: part %d has generation %d, reset %v", c.name, k, p.Delta.Generation, p.Delta.Reset_)
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(c.want) || !proto.Equal(joined, c.delta) {

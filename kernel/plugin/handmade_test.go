@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 )
 
 // section puts a section together for hand-made modules.
@@ -111,30 +113,30 @@ func TestHandMadeGuests(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := &manifest.Bundle{Directory: dir, Manifest: m}
-			mod, err := loadModule(t.Context(), b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, testModules, 1<<20)
+			mod, err := wasm.Load(t.Context(), b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, testModules, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer mod.close(context.Background())
+			defer mod.Close(context.Background())
 			call := 2 * time.Minute
 			if tc.want == "no answer in time" || strings.HasPrefix(tc.name, "calls itself") {
 				call = 50 * time.Millisecond
 			}
-			g, err := mod.instantiate(call, 2*time.Minute, slog.New(slog.DiscardHandler))
+			g, err := mod.Instantiate(call, 2*time.Minute, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer g.close(context.Background(), 0)
+			defer g.Close(context.Background(), 0)
 			out := make([]uint32, 1)
-			err = g.filter(t.Context(), 0, 1, []uint32{0}, out)
+			err = g.Filter(t.Context(), 0, 1, []uint32{0}, out)
 			switch {
 			case strings.HasPrefix(tc.name, "calls itself"):
-				if !errors.Is(err, errBroken) {
+				if !errors.Is(err, guest.ErrBroken) {
 					t.Errorf("got %v, want a broken guest", err)
 				}
 			case tc.want == "" && err != nil:
 				t.Error(err)
-			case tc.want != "" && (!errors.Is(err, errBroken) || !strings.Contains(err.Error(), tc.want)):
+			case tc.want != "" && (!errors.Is(err, guest.ErrBroken) || !strings.Contains(err.Error(), tc.want)):
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 		})

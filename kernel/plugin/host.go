@@ -15,6 +15,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/apiservers"
 	"pintle.dev/pintle/kernel/plugin/history"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/process"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -27,8 +28,8 @@ type Host struct {
 
 	counter  atomic.Uint64 // of policy generations
 	groups   atomic.Uint64 // numbers cgroups of processes
-	users    userTable
-	scratch  scratch
+	users    process.UserTable
+	scratch  process.Scratch
 	servers  *apiservers.Registry
 	journals journals
 	exposer  exposer
@@ -157,8 +158,8 @@ func (h *Host) Announced() <-chan struct{} { return h.announced }
 // A bundle that cannot be started at all (a wrong digest, a manifest that
 // promises too much) ends it with that error, unless only an object asks for it.
 func (h *Host) Run(ctx context.Context) error {
-	defer h.users.machine.Release() // behind the last process
-	defer h.scratch.remove()
+	defer h.users.Machine.Release() // behind the last process
+	defer h.scratch.Remove()
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.group.Wait()
 	defer h.servers.Close()

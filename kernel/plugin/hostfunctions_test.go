@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/output"
+	"pintle.dev/pintle/kernel/plugin/process"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
@@ -26,8 +28,8 @@ func TestHostFunctionsAreBounded(t *testing.T) { synctest.Test(t, hostFunctionsA
 // hostFunctionsAreBounded runs with a clock that stands still while it works.
 func hostFunctionsAreBounded(t *testing.T) {
 	u := &unit{
-		bundle: &manifest.Bundle{Manifest: &manifest.Manifest{Name: "b", Plugins: []manifest.Entry{{Name: "c"}}}}, log: slog.New(slog.DiscardHandler), budget: newLogBudget(),
-		limits: ceilings{calls: 2}, config: BundleConfig{HostFunctions: []string{protocol.FunctionEvent}},
+		bundle: &manifest.Bundle{Manifest: &manifest.Manifest{Name: "b", Plugins: []manifest.Entry{{Name: "c"}}}}, log: slog.New(slog.DiscardHandler), budget: output.NewBudget(),
+		limits: process.Ceilings{Calls: 2}, config: BundleConfig{HostFunctions: []string{protocol.FunctionEvent}},
 	}
 	var carried []string
 	bounds := u.bounded("c")

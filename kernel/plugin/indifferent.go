@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -22,5 +23,5 @@ func (p *Policy) IndifferentScore(ctx context.Context, i int, class uint32) bool
 // indifferent asks the plugin; of one that fails, and of a process, pods may concern
 // each other.
 func (at place) indifferent(ctx context.Context, replica uint64, class uint32) bool {
-	return at.asserted(ctx, callIndifferent, replica, class)
+	return at.asserted(ctx, guest.CallIndifferent, replica, class)
 }

@@ -5,38 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
-	"google.golang.org/protobuf/proto"
-
-	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/kernel/plugin/guest"
 )
-
-// A plugin that a profile configures apart has an instance for that profile in the
-// guest of its bundle: another value of the plugin, over the same replica. Its
-// name is the plugin's, instanceMark and the profile's schedulerName, which no
-// plugin's name can be.
-const instanceMark = "@"
-
-func instanceName(plugin, schedulerName string) string { return plugin + instanceMark + schedulerName }
-
-// pluginOf is the plugin of an instance; of a plugin it is itself.
-func pluginOf(name string) string {
-	plugin, _, _ := strings.Cut(name, instanceMark)
-	return plugin
-}
-
-// profileOf is the schedulerName of an instance's profile, or empty.
-func profileOf(name string) string {
-	_, profile, _ := strings.Cut(name, instanceMark)
-	return profile
-}
 
 // named is where the profile's plugin is asked: at an instance of its own, or at
 // the one that all profiles share.
 func (p *Profile) named(plugin string) string {
 	if len(p.Config[plugin]) > 0 {
-		return instanceName(plugin, p.SchedulerName)
+		return guest.InstanceName(plugin, p.SchedulerName)
 	}
 	return plugin
 }
@@ -52,7 +29,7 @@ func (p *plan) instances(bundle string, into map[string]json.RawMessage) {
 				continue
 			}
 			if _, uses := profile.weight(name, string(spec.Kind)); uses {
-				into[instanceName(name, profile.SchedulerName)] = config
+				into[guest.InstanceName(name, profile.SchedulerName)] = config
 			}
 		}
 	}
@@ -79,30 +56,23 @@ func (p *plan) checkProfileConfigs() error {
 
 // position finds the index of a plugin, or of an instance, which is made if it is
 // not there.
-func (u *unit) position(ctx context.Context, g guest, index map[string]int, name string) (int, error) {
+func (u *unit) position(ctx context.Context, g guest.Guest, index map[string]int, name string) (int, error) {
 	if i, ok := index[name]; ok {
 		return i, nil
 	}
-	plugin, bundle := pluginOf(name), u.bundle.Manifest.Name
+	plugin, bundle := guest.PluginOf(name), u.bundle.Manifest.Name
 	i, ok := index[plugin]
 	if !ok {
 		return 0, fmt.Errorf("plugin bundle %s: config: it has no plugin %s", bundle, plugin)
 	}
-	if !g.describe()[i].GetInstances() {
+	if !g.Describe()[i].GetInstances() {
 		return 0, fmt.Errorf("plugin bundle %s: scheduler profile %s configures plugin %s apart, and its build has one instance for all profiles; configure it in plugins.bundles, or build it with sdk.RegisterNew",
-			bundle, profileOf(name), plugin)
+			bundle, guest.ProfileOf(name), plugin)
 	}
-	made, err := g.another(ctx, i, name)
+	made, err := g.Another(ctx, i, name)
 	if err != nil {
-		return 0, fmt.Errorf("plugin bundle %s: instance of %s for profile %s: %w", bundle, plugin, profileOf(name), err)
+		return 0, fmt.Errorf("plugin bundle %s: instance of %s for profile %s: %w", bundle, plugin, guest.ProfileOf(name), err)
 	}
 	index[name] = made
 	return made, nil
-}
-
-// instanceOf describes an instance.
-func instanceOf(plugin *contractv1.PluginDescription, name string) *contractv1.PluginDescription {
-	d := proto.CloneOf(plugin)
-	d.Name, d.Instances = name, false
-	return d
 }

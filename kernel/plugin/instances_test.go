@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -143,7 +144,8 @@ func BenchmarkInstanceMemory(b *testing.B) {
 			}
 			u := h.present().units[0]
 			u.mu.Lock()
-			b.ReportMetric(float64(u.guest.(*wasmGuest).memory.Size())/(1<<20), "MiB")
+			used, _ := u.guest.(guest.Sized).Usage()
+			b.ReportMetric(float64(used)/(1<<20), "MiB")
 			u.mu.Unlock()
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/output"
 )
 
 // What is kept of one bundle's records: the last ones, within both bounds.
@@ -225,7 +226,7 @@ func cutString(s string) string {
 
 // loggers are a bundle's: log is for what the host says of it, words for what it
 // writes itself, which is bounded.
-func (h *Host) loggers(b *manifest.Bundle, budget *logBudget) (log, words *slog.Logger) {
+func (h *Host) loggers(b *manifest.Bundle, budget *output.Budget) (log, words *slog.Logger) {
 	m := b.Manifest
 	handler := journalHandler{
 		next: h.log.With("plugin", m.Name).Handler(), journal: h.journals.of(m.Name), version: m.Version,
@@ -235,5 +236,5 @@ func (h *Host) loggers(b *manifest.Bundle, budget *logBudget) (log, words *slog.
 	}
 	host, own := handler, handler
 	host.source, own.source = sourceHost, sourcePlugin
-	return slog.New(host), budgeted(slog.New(own), budget)
+	return slog.New(host), output.Budgeted(slog.New(own), budget)
 }

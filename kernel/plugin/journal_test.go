@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/output"
 )
 
 func testJournal(t *testing.T, level slog.Level) (h *Host, log, words *slog.Logger, out *bytes.Buffer) {
@@ -20,7 +21,7 @@ func testJournal(t *testing.T, level slog.Level) (h *Host, log, words *slog.Logg
 	h = &Host{log: slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})), plan: &plan{}}
 	b := &manifest.Bundle{Manifest: &manifest.Manifest{Name: "b", Version: "1.2.3", Plugins: []manifest.Entry{{Name: "one"}, {Name: "two"}}}}
 	h.plan.units = []*unit{{bundle: b}}
-	log, words = h.loggers(b, newLogBudget())
+	log, words = h.loggers(b, output.NewBudget())
 	return h, log, words, out
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"pintle.dev/pintle/kernel/scheduler/handover"
+	"pintle.dev/pintle/kernel/plugin/guest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -14,16 +14,6 @@ import (
 // that is being fed. A module says itself that it is late, in the calls to the host
 // that metered code makes; a process is watched by a timer.
 
-// lender is who lets go of its lock while a guest is late.
-type lender interface {
-	// yields reports whether who asks can do something else.
-	yields() bool
-	// lend reports whether the lock was let go of. Reclaim is to be called then, on the
-	// goroutine of the question, when it is over.
-	lend() bool
-	reclaim(answered bool)
-}
-
 // lending is what a unit keeps of a question under way. The unit's mu guards it, and
 // while it is lent, whoever asked.
 type lending struct {
@@ -31,7 +21,7 @@ type lending struct {
 	// lent is closed when a question is over that was late; nil: none was.
 	lent chan struct{}
 	// sending was queued before it was late, later came since.
-	sending, later []part
+	sending, later []guest.Part
 	operations     int // in sending
 }
 
@@ -43,11 +33,11 @@ func (u *unit) asked() {
 	}
 }
 
-func (u *unit) yields() bool { return u.asking != nil && contractv1.YielderOf(u.asking) != nil }
+func (u *unit) Yields() bool { return u.asking != nil && contractv1.YielderOf(u.asking) != nil }
 
 // lend lets go of mu, which the goroutine of the question holds while it waits.
-func (u *unit) lend() bool {
-	if !u.yields() || !contractv1.YielderOf(u.asking).Yield() {
+func (u *unit) Lend() bool {
+	if !u.Yields() || !contractv1.YielderOf(u.asking).Yield() {
 		return false
 	}
 	if u.lent == nil {
@@ -60,7 +50,7 @@ func (u *unit) lend() bool {
 }
 
 // reclaim takes mu again, and what lend put aside.
-func (u *unit) reclaim(answered bool) {
+func (u *unit) Reclaim(answered bool) {
 	contractv1.YielderOf(u.asking).Resume(answered)
 	u.mu.Lock()
 	u.later = append(u.later, u.queue...)
@@ -84,14 +74,14 @@ func (u *unit) settleLent() {
 		defer u.changed()
 	}
 	for _, p := range later {
-		generation := p.delta.GetGeneration()
+		generation := p.Delta.GetGeneration()
 		switch {
 		case whole:
-		case p.delta.GetReset_():
+		case p.Delta.GetReset_():
 			u.queue, u.queued = nil, 0
 		case generation <= u.fed:
 			continue
-		case p.after > u.fed:
+		case p.After > u.fed:
 			whole = true
 		}
 		u.enqueue(p)
@@ -100,7 +90,7 @@ func (u *unit) settleLent() {
 	switch {
 	case whole && u.source() != nil:
 		u.catchUpLater(true)
-	case u.queued > partOperations:
+	case u.queued > guest.PartOperations:
 		u.catchUpLater(false)
 	}
 }
@@ -113,17 +103,6 @@ func (u *unit) returned() {
 	if lent != nil {
 		<-lent
 	}
-}
-
-// watched is a call to a process, which by asked.
-func watched(by lender, call func() error) (err error) {
-	if by == nil || !by.yields() {
-		return call()
-	}
-	if handover.Watch(func() { err = call() }, contractv1.YieldAfter, by.lend) {
-		by.reclaim(err == nil)
-	}
-	return err
 }
 
 // unhurried is a context of who waits for an answer and keeps nothing of others
@@ -153,12 +132,6 @@ func (u *unit) keepsNobody() bool {
 	_, ok := contractv1.YielderOf(u.asking).(unhurriedContext)
 	return ok
 }
-
-// held is a guest that says so when it is late.
-type held interface{ heldBy(lender) }
-
-func (g *wasmGuest) heldBy(l lender)    { g.lender = l }
-func (g *processGuest) heldBy(l lender) { g.lender = l }
 
 // awaitYielding waits like await for one who can do something else, without holding mu. It
 // reports whether to go on waiting.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -125,7 +126,7 @@ func TestLateModuleBeside(t *testing.T) {
 			waitPrepared(t, p)
 			u, done := p.filters[0].unit, make(chan error, 1)
 			u.mu.Lock()
-			u.guest.(*wasmGuest).timeout, u.call = 5*time.Second, 5*time.Second
+			u.guest.(*wasm.Guest).Timeout, u.call = 5*time.Second, 5*time.Second
 			u.mu.Unlock()
 			go func() { done <- ask(context.Background(), p) }()
 			poll(t, "the module is asked", func() bool {

@@ -2,9 +2,7 @@ package plugin
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/output"
+	"pintle.dev/pintle/kernel/plugin/process"
 )
 
 // TestCeilings: the operator's limits and the manifest's; the lower one counts,
@@ -26,17 +26,17 @@ func TestCeilings(t *testing.T) {
 		granted, asked manifest.Limits
 		privileged     bool
 		transport      string
-		want           ceilings
+		want           process.Ceilings
 	}{
-		"process":        {transport: manifest.TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
-		"module":         {transport: manifest.TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
-		"asks for less":  {asked: manifest.Limits{Memory: "64Mi", CPU: "250m", CallsPerSecond: 10, PIDs: 16}, transport: manifest.TransportProcess, want: ceilings{64 << 20, 250, 10, 16}},
-		"asks for more":  {asked: manifest.Limits{Memory: "8Gi", CallsPerSecond: 9999, PIDs: 9999}, transport: manifest.TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
-		"module more":    {asked: manifest.Limits{Memory: "1Gi"}, transport: manifest.TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
-		"granted more":   {granted: manifest.Limits{Memory: "8Gi", CPU: "2", CallsPerSecond: 5000, PIDs: 600}, transport: manifest.TransportProcess, want: ceilings{8 << 30, 2000, 5000, 600}},
-		"tightened":      {granted: manifest.Limits{Memory: "32Mi", CPU: "100m", CallsPerSecond: 5, PIDs: 8}, asked: manifest.Limits{Memory: "64Mi", CPU: "250m", CallsPerSecond: 10, PIDs: 16}, transport: manifest.TransportProcess, want: ceilings{32 << 20, 100, 5, 8}},
-		"privileged":     {privileged: true, transport: manifest.TransportProcess, want: ceilings{0, 0, 2000, 0}},
-		"module of 8 Gi": {granted: manifest.Limits{Memory: "8Gi"}, transport: manifest.TransportWASM, want: ceilings{4 << 30, 0, 2000, 0}},
+		"process":        {transport: manifest.TransportProcess, want: process.Ceilings{Memory: 2 << 30, Calls: 2000, PIDs: 512}},
+		"module":         {transport: manifest.TransportWASM, want: process.Ceilings{Memory: 256 << 20, Calls: 2000}},
+		"asks for less":  {asked: manifest.Limits{Memory: "64Mi", CPU: "250m", CallsPerSecond: 10, PIDs: 16}, transport: manifest.TransportProcess, want: process.Ceilings{Memory: 64 << 20, MilliCPU: 250, Calls: 10, PIDs: 16}},
+		"asks for more":  {asked: manifest.Limits{Memory: "8Gi", CallsPerSecond: 9999, PIDs: 9999}, transport: manifest.TransportProcess, want: process.Ceilings{Memory: 2 << 30, Calls: 2000, PIDs: 512}},
+		"module more":    {asked: manifest.Limits{Memory: "1Gi"}, transport: manifest.TransportWASM, want: process.Ceilings{Memory: 256 << 20, Calls: 2000}},
+		"granted more":   {granted: manifest.Limits{Memory: "8Gi", CPU: "2", CallsPerSecond: 5000, PIDs: 600}, transport: manifest.TransportProcess, want: process.Ceilings{Memory: 8 << 30, MilliCPU: 2000, Calls: 5000, PIDs: 600}},
+		"tightened":      {granted: manifest.Limits{Memory: "32Mi", CPU: "100m", CallsPerSecond: 5, PIDs: 8}, asked: manifest.Limits{Memory: "64Mi", CPU: "250m", CallsPerSecond: 10, PIDs: 16}, transport: manifest.TransportProcess, want: process.Ceilings{Memory: 32 << 20, MilliCPU: 100, Calls: 5, PIDs: 8}},
+		"privileged":     {privileged: true, transport: manifest.TransportProcess, want: process.Ceilings{Calls: 2000}},
+		"module of 8 Gi": {granted: manifest.Limits{Memory: "8Gi"}, transport: manifest.TransportWASM, want: process.Ceilings{Memory: 4 << 30, Calls: 2000}},
 	} {
 		got := cfg.ceilingsOf(&BundleConfig{Limits: c.granted}, &manifest.Manifest{Limits: c.asked, Privileged: c.privileged}, c.transport)
 		if got != c.want {
@@ -62,11 +62,11 @@ func TestUsers(t *testing.T) {
 	if err := unix.Flock(int(turn.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	range3 := Users{First: 60706, Count: 3, File: filepath.Join(t.TempDir(), "users.json")}
-	table := &userTable{Users: range3}
+	range3 := process.Users{First: 60706, Count: 3, File: filepath.Join(t.TempDir(), "users.json")}
+	table := &process.UserTable{Users: range3}
 	given := map[int]string{}
 	for _, bundle := range []string{"a", "b", "c", "a"} {
-		uid, err := table.of(bundle)
+		uid, err := table.Of(bundle)
 		if err != nil || uid < 60706 || uid > 60708 {
 			t.Fatalf("%s: %d, %v", bundle, uid, err)
 		}
@@ -75,22 +75,22 @@ func TestUsers(t *testing.T) {
 		}
 		given[uid] = bundle
 	}
-	if _, err := table.of("d"); err == nil || !strings.Contains(err.Error(), "make the range larger") {
+	if _, err := table.Of("d"); err == nil || !strings.Contains(err.Error(), "make the range larger") {
 		t.Errorf("a fourth of three: %v", err)
 	}
 	// Another kernel on this machine, which had these too.
-	if uid, err := (&userTable{Users: range3}).of("a"); err == nil {
+	if uid, err := (&process.UserTable{Users: range3}).Of("a"); err == nil {
 		t.Errorf("two kernels have %d", uid)
 	}
-	table.machine.Release()
-	again := &userTable{Users: range3}
-	defer again.machine.Release()
+	table.Machine.Release()
+	again := &process.UserTable{Users: range3}
+	defer again.Machine.Release()
 	for uid, bundle := range given {
-		if got, err := again.of(bundle); got != uid || err != nil {
+		if got, err := again.Of(bundle); got != uid || err != nil {
 			t.Errorf("%s is %d after a restart, %v; was %d", bundle, got, err, uid)
 		}
 	}
-	if uid, err := (&userTable{}).of("a"); uid != 0 || err != nil {
+	if uid, err := (&process.UserTable{}).Of("a"); uid != 0 || err != nil {
 		t.Errorf("without a range: %d, %v", uid, err)
 	}
 }
@@ -100,22 +100,22 @@ func TestUsers(t *testing.T) {
 func TestLogBudget(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Now()
-	budget := newLogBudget()
-	budget.now = func() time.Time { return now }
-	log := budgeted(slog.New(slog.NewTextHandler(&out, nil)).With("plugin", "noisy"), budget)
-	w := &lineWriter{log: log}
+	budget := output.NewBudget()
+	budget.Now = func() time.Time { return now }
+	log := output.Budgeted(slog.New(slog.NewTextHandler(&out, nil)).With("plugin", "noisy"), budget)
+	w := &output.LineWriter{Log: log}
 	for range 3000 {
 		if _, err := w.Write([]byte("noise\n")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if lines := strings.Count(out.String(), "line=noise"); lines != logBurst {
-		t.Errorf("%d lines were written, want %d", lines, logBurst)
+	if lines := strings.Count(out.String(), "line=noise"); lines != output.LogBurst {
+		t.Errorf("%d lines were written, want %d", lines, output.LogBurst)
 	}
-	now = now.Add(logReport)
+	now = now.Add(output.LogReport)
 	_, _ = w.Write([]byte("later\n"))
-	if !strings.Contains(out.String(), "line=later") || !strings.Contains(out.String(), "plugin=noisy dropped=1999") || budget.lost() != 2000 {
-		t.Errorf("after a while, %d lost:\n%.400s", budget.lost(), out.String()[out.Len()-400:])
+	if !strings.Contains(out.String(), "line=later") || !strings.Contains(out.String(), "plugin=noisy dropped=1999") || budget.Lost() != 2000 {
+		t.Errorf("after a while, %d lost:\n%.400s", budget.Lost(), out.String()[out.Len()-400:])
 	}
 	// What is dropped by a bundle that then writes no more is told as well.
 	for range 2000 {
@@ -123,57 +123,22 @@ func TestLogBudget(t *testing.T) {
 	}
 	u := &unit{budget: budget, log: slog.New(slog.NewTextHandler(&out, nil))}
 	out.Reset()
-	now = now.Add(logReport - 1)
+	now = now.Add(output.LogReport - 1)
 	if u.tellDropped(); out.Len() > 0 {
 		t.Errorf("told too soon: %s", &out)
 	}
 	now = now.Add(1)
-	lost := budget.lost() - 2000
+	lost := budget.Lost() - 2000
 	if u.tellDropped(); lost == 0 || !strings.Contains(out.String(), fmt.Sprintf("dropped=%d", lost)) {
 		t.Errorf("%d lines were lost without a word: %s", lost, &out)
 	}
-	if budget.due() > 0 {
+	if budget.Due() > 0 {
 		t.Error("it would be told twice")
 	}
 	// One write without an end costs little.
 	before := out.Len()
-	if n, err := w.Write(bytes.Repeat([]byte("x"), 64<<20)); n != 64<<20 || err != nil || out.Len() != before || len(w.line) > maxLogLine {
-		t.Errorf("a long line: %d, %v, %d kept", n, err, len(w.line))
-	}
-}
-
-// TestFloodReader: a process that floods its standard error is read, dropped and
-// counted; what stays is whole lines.
-func TestFloodReader(t *testing.T) {
-	line := strings.Repeat("n", 99) + "\n"
-	flood := strings.NewReader(strings.Repeat(line, 2*floodBytes/len(line)))
-	f := &floodReader{from: flood, budget: newLogBudget()}
-	began := time.Now()
-	f.budget.now = func() time.Time { return began } // however slow the machine is
-	var got bytes.Buffer
-	if _, err := io.CopyBuffer(struct{ io.Writer }{&got}, f, make([]byte, 64<<10)); err != nil {
-		t.Fatal(err)
-	}
-	if got.Len() > floodBytes || f.budget.lost() == 0 {
-		t.Errorf("%d bytes came through, %d lines lost", got.Len(), f.budget.lost())
-	}
-}
-
-// TestWritten: a script that others can change is not run.
-func TestWritten(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "p.sh")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := written(path); err != nil {
-		t.Error(err)
-	}
-	if err := os.Chmod(path, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := written(path); !errors.Is(err, errPermanent) {
-		t.Errorf("writable by all: %v", err)
+	if n, err := w.Write(bytes.Repeat([]byte("x"), 64<<20)); n != 64<<20 || err != nil || out.Len() != before || len(w.Line) > output.MaxLogLine {
+		t.Errorf("a long line: %d, %v, %d kept", n, err, len(w.Line))
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/process"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -164,10 +166,10 @@ func hurry(t testing.TB, p contractv1.Policy, limit time.Duration) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		switch g := u.guest.(type) {
-		case *wasmGuest:
-			g.timeout = limit
-		case *processGuest:
-			g.timeout = limit
+		case *wasm.Guest:
+			g.Timeout = limit
+		case *process.Guest:
+			g.Timeout = limit
 		default:
 			return false
 		}

@@ -94,7 +94,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		if memory > 0 {
 			emit(descs.memory, prometheus.GaugeValue, float64(memory), bundle, u.transport)
 		}
-		emit(descs.dropped, prometheus.CounterValue, float64(u.budget.lost()), bundle)
+		emit(descs.dropped, prometheus.CounterValue, float64(u.budget.Lost()), bundle)
 	}
 	for bundle, n := range c.host.exposer.failed() {
 		emit(descs.failures, prometheus.CounterValue, float64(n), bundle)

@@ -10,6 +10,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/kernel/plugin/wasm/meter"
 )
 
@@ -30,11 +31,11 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := b.Manifest.Artifacts.WASM
-	m, err := loadModule(t.Context(), b, a, a.Digest, modulecache.New(dir, filepath.Join(data, "key"), nil), 64<<20)
+	m, err := wasm.Load(t.Context(), b, a, a.Digest, modulecache.New(dir, filepath.Join(data, "key"), nil), 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.close(t.Context()); err != nil {
+	if err := m.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -57,7 +59,7 @@ func BenchmarkCrossing(b *testing.B) {
 	b.Run("Encode", func(b *testing.B) {
 		perOp(b, func(int) {
 			next()
-			if _, err := newPart(delta); err != nil {
+			if _, err := guest.NewPart(delta); err != nil {
 				b.Fatal(err)
 			}
 			generation--
@@ -72,26 +74,17 @@ func BenchmarkCrossing(b *testing.B) {
 			together(node)
 		})
 	})
-	g, i := u.guest.(*wasmGuest), u.index[p.filters[0].name]
+	g, i := u.guest.(*wasm.Guest), u.index[p.filters[0].name]
 	b.Run("Guest", func(b *testing.B) {
 		perOp(b, func(int) {
-			if err := g.filter(b.Context(), i, 7, nodes, out); err != nil {
+			if err := g.Filter(b.Context(), i, 7, nodes, out); err != nil {
 				b.Fatal(err)
 			}
 		})
 	})
-	b.Run("Call", func(b *testing.B) {
+	b.Run("One", func(b *testing.B) {
 		perOp(b, func(int) {
-			g.stack = [6]uint64{uint64(i), 7, uint64(g.nodes.pointer), 1, uint64(g.out.pointer)}
-			if err := g.filterFn.code.CallWithStack(g.ctx, g.stack[:]); err != nil || g.stack[0] != 0 {
-				b.Fatal(err, g.stack[0])
-			}
-		})
-	})
-	version := g.instance.function("pintle_abi_version").code
-	b.Run("Bare", func(b *testing.B) {
-		perOp(b, func(int) {
-			if err := version.CallWithStack(g.ctx, g.stack[:]); err != nil {
+			if _, err := g.FilterOne(i, 7, nodes[0]); err != nil {
 				b.Fatal(err)
 			}
 		})

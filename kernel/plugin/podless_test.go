@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -179,7 +180,7 @@ func TestEnqueueJoinsEmptyDeltas(t *testing.T) {
 	} {
 		u := &unit{}
 		for _, d := range c.deltas {
-			p, err := newPart(d)
+			p, err := guest.NewPart(d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +188,7 @@ func TestEnqueueJoinsEmptyDeltas(t *testing.T) {
 		}
 		var got []uint64
 		for _, p := range u.queue {
-			got = append(got, p.after, p.delta.GetGeneration())
+			got = append(got, p.After, p.Delta.GetGeneration())
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -81,12 +82,12 @@ func (p *Policy) Versions() []contractv1.BundleVersion { return p.versions }
 // bundle that cannot take it is restarted and fed in full, one that is behind is
 // fed, both outside the cycle. Apply fails only when ctx ends.
 func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
-	whole, err := newPart(delta)
+	whole, err := guest.NewPart(delta)
 	if err != nil {
 		return err
 	}
 	p.replica = delta.GetGeneration()
-	all := &parts{whole: whole}
+	all := &guest.Parts{Whole: whole}
 	for _, u := range p.units {
 		if err := u.apply(ctx, all); err != nil {
 			return err
@@ -138,14 +139,14 @@ func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []u
 		done, err = at.filterOne(ctx, p.replica, class, nodes, out)
 	}
 	if !done {
-		err = at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest, k int) error {
+		err = at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest.Guest, k int) error {
 			at.unit.brief = len(nodes) == 1
-			err := g.filter(ctx, k, class, nodes, out)
+			err := g.Filter(ctx, k, class, nodes, out)
 			if err == nil {
 				err = at.ends(g, k, at.expires)
 			}
 			if err == nil {
-				at.unit.answered = filtered(out, func(v uint32) bool { return g.unresolvable(k, v) })
+				at.unit.answered = filtered(out, func(v uint32) bool { return g.Unresolvable(k, v) })
 			}
 			return err
 		})
@@ -158,7 +159,7 @@ func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []u
 	}
 	if p.predicates[i].IgnoreFailure {
 		clear(out)
-		return fmt.Errorf("predicate %s: %w", pluginOf(at.name), err)
+		return fmt.Errorf("predicate %s: %w", guest.PluginOf(at.name), err)
 	}
 	// The generation moves when the bundle is back; an answer that failed
 	// without a restart must not be kept either.
@@ -173,14 +174,14 @@ func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []u
 func (p *Policy) Reasons(i int, verdict uint32) []string {
 	at := &p.filters[i]
 	if verdict == unavailableVerdict {
-		return []string{"plugin " + pluginOf(at.name) + " is not available"}
+		return []string{"plugin " + guest.PluginOf(at.name) + " is not available"}
 	}
 	at.unit.mu.Lock()
 	defer at.unit.mu.Unlock()
 	if at.unit.guest == nil {
-		return []string{"plugin " + pluginOf(at.name) + " is not available"}
+		return []string{"plugin " + guest.PluginOf(at.name) + " is not available"}
 	}
-	return at.unit.guest.reasons(at.unit.index[at.name], verdict)
+	return at.unit.guest.Reasons(at.unit.index[at.name], verdict)
 }
 
 // Unresolvable reports whether a verdict of predicate i says that no eviction
@@ -192,7 +193,7 @@ func (p *Policy) Unresolvable(i int, verdict uint32) bool {
 	}
 	at.unit.mu.Lock()
 	defer at.unit.mu.Unlock()
-	return at.unit.guest != nil && at.unit.guest.unresolvable(at.unit.index[at.name], verdict)
+	return at.unit.guest != nil && at.unit.guest.Unresolvable(at.unit.index[at.name], verdict)
 }
 
 // Score asks priority i for raw scores. When it fails out is all zero. A
@@ -210,9 +211,9 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 		done, err = at.scoreOne(ctx, p.replica, class, nodes, out, check)
 	}
 	if !done {
-		err = at.unit.ask(ctx, at.name, "score", p.replica, func(ctx context.Context, g guest, k int) error {
+		err = at.unit.ask(ctx, at.name, "score", p.replica, func(ctx context.Context, g guest.Guest, k int) error {
 			at.unit.brief = len(nodes) == 1
-			if err := g.score(ctx, k, class, nodes, out); err != nil {
+			if err := g.Score(ctx, k, class, nodes, out); err != nil {
 				return err
 			}
 			if err := at.ends(g, k, at.expires); err != nil {
@@ -227,8 +228,8 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 // Normalize rewrites raw scores in place. When it fails they are all zero.
 func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
 	at := &p.scorers[i]
-	err := at.unit.ask(ctx, at.name, "normalize", p.replica, func(ctx context.Context, g guest, k int) error {
-		if err := g.normalize(ctx, k, class, nodes, scores); err != nil {
+	err := at.unit.ask(ctx, at.name, "normalize", p.replica, func(ctx context.Context, g guest.Guest, k int) error {
+		if err := g.Normalize(ctx, k, class, nodes, scores); err != nil {
 			return err
 		}
 		return inRange(at.name, p.priorities[i].Most(), nodes, scores)
@@ -250,7 +251,7 @@ func (p *Policy) scored(ctx context.Context, out []int64, err error) error {
 func inRange(name string, most int64, nodes []uint32, scores []int64) error {
 	for k, s := range scores {
 		if s < 0 || s > most {
-			name = pluginOf(name)
+			name = guest.PluginOf(name)
 			return fmt.Errorf("plugin %s: answer out of range: score %d for node %d, want 0 to %d", name, s, nodes[k], most)
 		}
 	}

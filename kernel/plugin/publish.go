@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -278,7 +279,7 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 		u.stateMu.Unlock()
 		return nil
 	}
-	runner, ok := g.(controlling)
+	runner, ok := g.(guest.Controlling)
 	if !ok {
 		return fmt.Errorf("plugin bundle %s: its build runs no controllers", u.bundle.Manifest.Name)
 	}
@@ -303,12 +304,12 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 			}
 			return socket, nil
 		}
-		if err := runner.runControllers(ctx, socket, cfg.NodeName, specs); err != nil {
+		if err := runner.RunControllers(ctx, socket, cfg.NodeName, specs); err != nil {
 			return err
 		}
 		u.controlled, u.controlledConfig, u.controls = started, revision, wanted
 	}
-	states, err := runner.controllerStates(ctx)
+	states, err := runner.ControllerStates(ctx)
 	if err != nil {
 		return err
 	}

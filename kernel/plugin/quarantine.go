@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -95,7 +96,7 @@ func (u *unit) late() error {
 		if u.message != "" {
 			last = ": " + u.message
 		}
-		u.fault = fmt.Errorf("plugin bundle %s: version %s %w: it did not start in time%s", u.bundle.Manifest.Name, u.bundle.Manifest.Version, errPermanent, last)
+		u.fault = fmt.Errorf("plugin bundle %s: version %s %w: it did not start in time%s", u.bundle.Manifest.Name, u.bundle.Manifest.Version, guest.ErrPermanent, last)
 	}
 	return u.fault
 }

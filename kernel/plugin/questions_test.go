@@ -10,16 +10,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/process"
 	"pintle.dev/pintle/sdk/transport"
 )
 
 // processOf is the process of a policy's only bundle.
-func processOf(t *testing.T, p *Policy) *processGuest {
+func processOf(t *testing.T, p *Policy) *process.Guest {
 	t.Helper()
 	u := p.units[0]
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	g, ok := u.guest.(*processGuest)
+	g, ok := u.guest.(*process.Guest)
 	if !ok {
 		t.Fatalf("guest is %T", u.guest)
 	}
@@ -35,7 +36,7 @@ func TestQuestionsGoByTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := processOf(t, p)
-	if g.questions == nil {
+	if g.Questions == nil {
 		t.Fatal("the process is asked by gRPC alone")
 	}
 	want, got := make([]uint32, 5), make([]uint32, 5)
@@ -45,7 +46,7 @@ func TestQuestionsGoByTheSocket(t *testing.T) {
 	if err := p.Filter(traced, 0, 7, indexes(5), want); err != nil {
 		t.Fatal(err)
 	}
-	g.conn.Close()
+	g.Connection().Close()
 	if err := p.Filter(t.Context(), 0, 7, indexes(5), got); err != nil || !slices.Equal(got, want) {
 		t.Errorf("without gRPC: %v, %v, want %v", got, err, want)
 	}
@@ -89,7 +90,7 @@ func TestHostileSocket(t *testing.T) {
 			}
 			g := processOf(t, p)
 			p.units[0].mu.Lock()
-			g.questions = transport.NewAsker(ours)
+			g.Questions = transport.NewAsker(ours)
 			p.units[0].mu.Unlock()
 			verdicts := make([]uint32, 5)
 			if err := p.Filter(t.Context(), 0, 7, indexes(5), verdicts); err != nil || verdicts[0] != unavailableVerdict {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 )
 
 // A module that asks for what is not granted is refused by an error.
@@ -20,7 +21,7 @@ func TestModuleWithForeignImportIsRefused(t *testing.T) {
 	}
 	sum := sha256.Sum256(data)
 	a := &manifest.Artifact{Path: "m.wasm", Digest: "sha256:" + hex.EncodeToString(sum[:])}
-	_, err := loadModule(t.Context(), &manifest.Bundle{Directory: dir, Manifest: &manifest.Manifest{Name: "m"}}, a, a.Digest, nil, 1<<20)
+	_, err := wasm.Load(t.Context(), &manifest.Bundle{Directory: dir, Manifest: &manifest.Manifest{Name: "m"}}, a, a.Digest, nil, 1<<20)
 	if err == nil || !strings.Contains(err.Error(), "imports env.x") {
 		t.Errorf("error %v, want a refused import", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/runtime"
 )
@@ -34,16 +35,16 @@ type remote struct {
 }
 
 // guest returns the guest, and whether it is another than the last time.
-func (r *remote) guest() (connected, bool, error) {
+func (r *remote) guest() (guest.Connected, bool, error) {
 	u, _ := holder(r.host.present().units, r.name, r.kind)
 	if u == nil {
-		return nil, false, fmt.Errorf("%s %s %w: its bundle is not loaded", r.kind, r.name, ErrUnavailable)
+		return nil, false, fmt.Errorf("%s %s %w: its bundle is not loaded", r.kind, r.name, guest.ErrUnavailable)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	p, ok := u.guest.(connected)
+	p, ok := u.guest.(guest.Connected)
 	if !ok {
-		return nil, false, fmt.Errorf("%s %s %w", r.kind, r.name, ErrUnavailable)
+		return nil, false, fmt.Errorf("%s %s %w", r.kind, r.name, guest.ErrUnavailable)
 	}
 	other := r.unit != u || r.started != u.started
 	r.unit, r.started = u, u.started
@@ -66,7 +67,7 @@ func (r *runtimeHandle) present(ctx context.Context) (runtime.Runtime, error) {
 		return nil, err
 	}
 	if other || r.client == nil {
-		r.client = runtime.NewClient(p.connection(), r.name)
+		r.client = runtime.NewClient(p.Connection(), r.name)
 		if r.options != nil {
 			if _, err := r.client.Start(ctx, *r.options); err != nil {
 				r.client = nil

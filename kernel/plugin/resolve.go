@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/output"
+	"pintle.dev/pintle/kernel/plugin/process"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -267,9 +269,9 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	u := &unit{
 		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, modules: cfg.Modules, run: cfg.RunDirectory,
-		call: lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
+		call: process.Lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: process.Lower(cfg.StartTimeout, m.Timeouts.Start), stop: process.Lower(cfg.StopTimeout, m.Timeouts.Stop),
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
-		budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed, poke: h.pokeState,
+		budget: output.NewBudget(), stats: map[string]*stats{}, changed: h.changed, poke: h.pokeState,
 		source: h.source, shadow: h.shadowStatus,
 		idle: m.Timeouts.Idle, servers: h.servers, wake: make(chan struct{}, 1),
 		kick: make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -26,7 +27,7 @@ func (u *unit) unused() bool {
 	default:
 	}
 	u.rests.Store(true)
-	own := func(of any) bool { p, ok := of.(process); return ok && p.unit == u }
+	own := func(of any) bool { p, ok := of.(servingProcess); return ok && p.unit == u }
 	if u.servers.Rest(names, u.idle, own, u.rouse) {
 		return true
 	}
@@ -44,11 +45,11 @@ func (u *unit) rouse() {
 
 // lie ends the process of a unit that nothing uses, and waits until something does or ctx
 // ends.
-func (u *unit) lie(ctx context.Context, g guest) {
+func (u *unit) lie(ctx context.Context, g guest.Guest) {
 	u.mu.Lock()
 	u.down()
 	u.returned()
-	if err := g.close(context.WithoutCancel(ctx), u.stop); err != nil {
+	if err := g.Close(context.WithoutCancel(ctx), u.stop); err != nil {
 		u.log.Warn("plugin bundle that nothing uses did not stop in order and was killed", "error", err)
 	}
 	u.setPID(0)

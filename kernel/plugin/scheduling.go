@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/process"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -53,7 +54,7 @@ func (h *Host) scheduling(kinds []string) Config {
 // host in another one.
 func (c *Config) Alone() {
 	c.Modules = c.Modules.Existing()
-	c.RunDirectory, c.SharedDirectory, c.Cgroup, c.Users = "", "", "", Users{}
+	c.RunDirectory, c.SharedDirectory, c.Cgroup, c.Users = "", "", "", process.Users{}
 }
 
 // places reports whether a profile uses a plugin of the unit.

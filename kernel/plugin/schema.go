@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
@@ -41,7 +42,7 @@ func checkConfigs(b *manifest.Bundle, bc *BundleConfig) error {
 		have = append(have, b.Manifest.Plugins[i].Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		if !slices.Contains(have, pluginOf(name)) {
+		if !slices.Contains(have, guest.PluginOf(name)) {
 			faults = append(faults, &ConfigError{Bundle: bc.Name, Plugin: name, List: field.ErrorList{field.NotSupported(field.NewPath("config", name), name, have)}})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/sealed"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
@@ -262,10 +263,10 @@ func sealPlatforms(dir, name string, old map[string]*manifest.Artifact) (map[str
 // Compile compiles the WASM module of a sealed bundle into a cache, so that starts
 // only map it. A bundle without a module is left alone. Nothing of the module is run.
 func Compile(ctx context.Context, dir string, cache *modulecache.Cache) error {
-	return compile(ctx, dir, cache, func(*manifest.Manifest, *module) error { return nil })
+	return compile(ctx, dir, cache, func(*manifest.Manifest, *wasm.Module) error { return nil })
 }
 
-func compile(ctx context.Context, dir string, cache *modulecache.Cache, check func(*manifest.Manifest, *module) error) error {
+func compile(ctx context.Context, dir string, cache *modulecache.Cache, check func(*manifest.Manifest, *wasm.Module) error) error {
 	m, err := manifest.Read(filepath.Join(dir, manifest.File))
 	if err != nil {
 		return err
@@ -276,24 +277,24 @@ func compile(ctx context.Context, dir string, cache *modulecache.Cache, check fu
 	b := &manifest.Bundle{Directory: dir, Manifest: m}
 	// Who compiles waits for nothing else.
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	module, err := loadModule(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, defaultMemoryLimit)
+	module, err := wasm.Load(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, wasm.DefaultMemoryLimit)
 	if err != nil {
 		return err
 	}
-	return errors.Join(check(m, module), module.close(ctx))
+	return errors.Join(check(m, module), module.Close(ctx))
 }
 
 // checkReviews compares what the admission plugins of a module review with what its
 // manifest says, which is what operators are shown.
-func checkReviews(m *manifest.Manifest, module *module) error {
+func checkReviews(m *manifest.Manifest, module *wasm.Module) error {
 	if !slices.ContainsFunc(m.Plugins, func(e manifest.Entry) bool { return e.Kind == sdk.KindAdmission }) {
 		return nil
 	}
-	g, err := module.instantiate(defaultCallTimeout, defaultStartTimeout, slog.New(slog.DiscardHandler))
+	g, err := module.Instantiate(defaultCallTimeout, defaultStartTimeout, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: its module cannot be started: %w", m.Name, err)
 	}
-	return errors.Join(m.Provides(g.describe()), g.close(context.Background(), 0))
+	return errors.Join(m.Provides(g.Describe()), g.Close(context.Background(), 0))
 }
 
 // writeWhole replaces a file in one step.

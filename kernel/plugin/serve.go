@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"pintle.dev/pintle/kernel/plugin/apiservices"
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
@@ -56,7 +57,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry)
 	// A guest that rests is gone behind that; one that woke up is there before.
 	rests := u.rests.Load()
 	u.mu.Lock()
-	g, _ := u.guest.(apiServing)
+	g, _ := u.guest.(guest.APIServing)
 	u.mu.Unlock()
 	if g == nil && (rests || u.rests.Load()) {
 		for _, e := range wanted {
@@ -90,7 +91,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry)
 		req.Servers = append(req.Servers, spec)
 	}
 	// Asked again each round: what runs as it shall is left alone.
-	resp, err := g.startAPIServers(ctx, req)
+	resp, err := g.StartAPIServers(ctx, req)
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: start API servers: %s", u.bundle.Manifest.Name, reasons.Text(err.Error()))
 	}
@@ -101,7 +102,7 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*manifest.Entry)
 }
 
 // served tells the registry what a process answered of one of its API servers.
-func (h *Host) served(u *unit, g apiServing, e *manifest.Entry, resp *contractv1.APIServerStarted) {
+func (h *Host) served(u *unit, g guest.APIServing, e *manifest.Entry, resp *contractv1.APIServerStarted) {
 	for _, s := range resp.GetServers() {
 		if s.GetName() != e.Name {
 			continue
@@ -115,28 +116,17 @@ func (h *Host) served(u *unit, g apiServing, e *manifest.Entry, resp *contractv1
 		for _, gv := range e.GroupVersions {
 			versions = append(versions, gv.GroupVersion())
 		}
-		h.servers.Up(e.Name, process{u, g, socket}, versions, func(ctx context.Context) (net.Conn, error) { return g.dialSocket(ctx, socket) })
+		h.servers.Up(e.Name, servingProcess{u, g, socket}, versions, func(ctx context.Context) (net.Conn, error) { return g.DialSocket(ctx, socket) })
 		return
 	}
 	h.servers.Down(e.Name, errors.New("its process does not say where it listens"))
 }
 
-// process is what an API server runs in.
-type process struct {
+// servingProcess is what an API server runs in.
+type servingProcess struct {
 	unit   *unit
-	guest  apiServing
+	guest  guest.APIServing
 	socket string
-}
-
-// dialSocket connects to a socket of the process in its own folder.
-func (r *processRunner) dialSocket(ctx context.Context, name string) (net.Conn, error) {
-	r.mu.Lock()
-	sockets := r.sockets
-	r.mu.Unlock()
-	if sockets == nil {
-		return nil, errors.New("the process has not started")
-	}
-	return sockets.Dial(ctx, name)
 }
 
 // writeAPIServices writes the APIServices of what API servers in use serve, and notes

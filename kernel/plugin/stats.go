@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -34,7 +35,7 @@ func (u *unit) counted(name string) *stats {
 	if s := u.stats[name]; s != nil {
 		return s
 	}
-	return u.stats[pluginOf(name)]
+	return u.stats[guest.PluginOf(name)]
 }
 
 // logEvery bounds the log lines about one plugin's failures.
@@ -211,9 +212,9 @@ func (u *unit) measure() {
 		return
 	}
 	var bytes int64
-	if g, ok := u.guest.(sized); ok {
+	if g, ok := u.guest.(guest.Sized); ok {
 		var most int64
-		bytes, most = g.usage()
+		bytes, most = g.Usage()
 		u.watchMemory(bytes, most)
 	}
 	u.mu.Unlock()

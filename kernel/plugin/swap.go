@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -198,7 +199,7 @@ func (u *unit) succeed(old *unit) {
 			s.succeed(o)
 		}
 	}
-	u.budget.succeed(old.budget)
+	u.budget.Succeed(old.budget)
 	old.stateMu.Lock()
 	restarts := old.restarts
 	old.stateMu.Unlock()
@@ -355,11 +356,11 @@ func (u *unit) trial(ctx context.Context, e *manifest.Entry, class uint32, nodes
 	}
 	switch i := u.index[e.Name]; e.Kind {
 	case sdk.KindPredicate:
-		err = g.filter(ctx, i, class, nodes, make([]uint32, len(nodes)))
+		err = g.Filter(ctx, i, class, nodes, make([]uint32, len(nodes)))
 	case sdk.KindPriority:
-		err = g.score(ctx, i, class, nodes, make([]int64, len(nodes)))
+		err = g.Score(ctx, i, class, nodes, make([]int64, len(nodes)))
 	}
-	if errors.Is(err, errBroken) {
+	if errors.Is(err, guest.ErrBroken) {
 		if u.guest == g {
 			u.broke(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/observe"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -68,7 +69,7 @@ func TestSpans(t *testing.T) {
 func TestTraceReachesTheProcess(t *testing.T) {
 	call := func(ctx context.Context) []string {
 		var sent metadata.MD
-		err := traceCalls(ctx, "/s/m", nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+		err := observe.TraceCalls(ctx, "/s/m", nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
 			sent, _ = metadata.FromOutgoingContext(ctx)
 			return nil
 		})
@@ -95,6 +96,6 @@ func BenchmarkSpanOff(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, span := u.span(ctx, "FitsCPU", "filter")
-		endSpan(span, nil)
+		observe.EndSpan(span, nil)
 	}
 }

@@ -14,8 +14,12 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/apiservers"
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/output"
+	"pintle.dev/pintle/kernel/plugin/process"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -23,13 +27,9 @@ import (
 )
 
 const (
-	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 30 * time.Second
 	// firstAttempts is how often a bundle that never ran is tried before the
 	// start of the kernel fails by it.
 	firstAttempts = 3
-	// settledAfter is how long a guest must live for the back-off to start over.
-	settledAfter = time.Minute
 	// exitPoll is how often a process is looked after; pingEvery how many
 	// such looks lie between two questions for its health.
 	exitPoll  = 100 * time.Millisecond
@@ -57,11 +57,11 @@ type unit struct {
 	call      time.Duration
 	start     time.Duration
 	stop      time.Duration
-	limits    ceilings
-	files     []string    // folders that the module may read
-	confined  constraints // of a process
+	limits    process.Ceilings
+	files     []string            // folders that the module may read
+	confined  process.Constraints // of a process
 	log       *slog.Logger
-	budget    *logBudget
+	budget    *output.Budget
 	words     *slog.Logger // for what the bundle itself writes
 	changed   func()       // an answer may be another now
 	poke      func()       // its state changed
@@ -85,14 +85,14 @@ type unit struct {
 
 	// mu is held over each call: a guest takes one at a time.
 	mu    sync.Mutex
-	guest guest
+	guest guest.Guest
 	// revision counts changes of config, adopted is the one that the guest has.
 	revision, adopted uint64
 	index             map[string]int
 	// sent is the generation of the guest's replica, fed that of the replica
 	// with what is queued for it, wanted that of the last delta there was.
 	sent, fed, wanted uint64
-	queue             []part
+	queue             []guest.Part
 	queued            int // operations in queue
 	// catching is not nil while the supervisor feeds the guest, which nobody
 	// else may call then; it is closed when that is done. whole: it begins with
@@ -173,20 +173,20 @@ func (u *unit) supervise(ctx context.Context) {
 			s.circuit.close()
 		}
 	}()
-	var m *module
+	var m *wasm.Module
 	defer func() {
 		if m != nil {
-			m.close(context.WithoutCancel(ctx))
+			m.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	backoff, firstTime, attempts := firstBackoff, true, 0
+	backoff, firstTime, attempts := guest.FirstBackoff, true, 0
 	var lastFailure error
 	for ctx.Err() == nil {
 		u.set(v1alpha1.PluginStateStarting, "")
 		began := time.Now()
 		g, err := u.launch(ctx, &m)
 		if err == nil {
-			u.setPID(g.pid())
+			u.setPID(g.PID())
 			err = u.begin(ctx, g)
 		}
 		if u.rests.Swap(false) && err != nil {
@@ -205,14 +205,14 @@ func (u *unit) supervise(ctx context.Context) {
 		}
 		if errors.Is(err, errUnused) {
 			u.lie(ctx, g)
-			backoff, lastFailure = firstBackoff, nil
+			backoff, lastFailure = guest.FirstBackoff, nil
 			continue
 		}
 		if g != nil {
-			if k, ok := g.(killer); ok && ctx.Err() == nil {
+			if k, ok := g.(guest.Killer); ok && ctx.Err() == nil {
 				// A call that waits for a process that hangs holds mu; it fails
 				// when the process is gone.
-				k.kill(0)
+				k.Kill(0)
 			}
 			u.mu.Lock()
 			u.down()
@@ -220,24 +220,21 @@ func (u *unit) supervise(ctx context.Context) {
 			u.changed()
 			if ctx.Err() != nil {
 				u.set(v1alpha1.PluginStateStopping, "")
-				if err := g.close(context.WithoutCancel(ctx), u.stop); err != nil {
+				if err := g.Close(context.WithoutCancel(ctx), u.stop); err != nil {
 					u.log.Warn("plugin bundle did not stop in order and was killed", "error", err)
 				}
 				break
 			}
-			g.close(context.WithoutCancel(ctx), 0)
+			g.Close(context.WithoutCancel(ctx), 0)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 		if attempts++; firstTime && attempts >= firstAttempts {
-			err = fmt.Errorf("%w: tried %d times: %w", errPermanent, attempts, err)
+			err = fmt.Errorf("%w: tried %d times: %w", guest.ErrPermanent, attempts, err)
 		}
-		if errors.Is(err, errPermanent) {
-			u.stateMu.Lock()
-			u.fault = err
-			u.stateMu.Unlock()
-			u.set(v1alpha1.PluginStateFailed, err.Error())
+		if errors.Is(err, guest.ErrPermanent) {
+			u.giveUp(err)
 			if firstTime {
 				close(u.first) // whoever waits for it has the fault
 			} else {
@@ -246,8 +243,8 @@ func (u *unit) supervise(ctx context.Context) {
 			<-ctx.Done()
 			break
 		}
-		if time.Since(began) > settledAfter {
-			backoff = firstBackoff
+		if time.Since(began) > guest.SettledAfter {
+			backoff = guest.FirstBackoff
 		}
 		lastFailure = err
 		u.set(v1alpha1.PluginStateBackOff, err.Error())
@@ -260,7 +257,7 @@ func (u *unit) supervise(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(backoff):
 		}
-		backoff = min(2*backoff, lastBackoff)
+		backoff = min(2*backoff, guest.LastBackoff)
 		u.stateMu.Lock()
 		u.restarts++
 		u.stateMu.Unlock()
@@ -268,8 +265,16 @@ func (u *unit) supervise(ctx context.Context) {
 	u.set(v1alpha1.PluginStateDisabled, "stopped")
 }
 
+// giveUp notes that another start would meet the same.
+func (u *unit) giveUp(err error) {
+	u.stateMu.Lock()
+	u.fault = err
+	u.stateMu.Unlock()
+	u.set(v1alpha1.PluginStateFailed, err.Error())
+}
+
 // readiness is what there is to say of a guest that is ready.
-func readiness(g guest, lastFailure error) string {
+func readiness(g guest.Guest, lastFailure error) string {
 	message := ""
 	if lastFailure != nil {
 		message = "started again after: " + lastFailure.Error()
@@ -281,9 +286,9 @@ func readiness(g guest, lastFailure error) string {
 }
 
 // lacks are the walls that a guest runs without.
-func lacks(g guest) []confinement.Wall {
-	if w, ok := g.(walled); ok {
-		return w.lacks()
+func lacks(g guest.Guest) []confinement.Wall {
+	if w, ok := g.(guest.Walled); ok {
+		return w.Lacks()
 	}
 	return nil
 }
@@ -297,14 +302,14 @@ func waiver(walls []confinement.Wall) string {
 }
 
 // launch starts a guest and configures it.
-func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
+func (u *unit) launch(ctx context.Context, m **wasm.Module) (g guest.Guest, err error) {
 	select {
 	case <-u.kick: // about the guest before
 	default:
 	}
 	if u.transport == manifest.TransportWASM {
-		if *m != nil && (*m).lost() != nil {
-			if err := (*m).close(ctx); err != nil {
+		if *m != nil && (*m).Lost() != nil {
+			if err := (*m).Close(ctx); err != nil {
 				u.log.Warn("worker of a module left something behind", "error", err)
 			}
 			*m = nil
@@ -314,16 +319,16 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 				return nil, err
 			}
 		}
-		w, err := (*m).instantiate(u.call, u.start, u.words)
+		w, err := (*m).Instantiate(u.call, u.start, u.words)
 		if err != nil {
 			return nil, err
 		}
-		w.serve(moduleSettings{call: u.call, start: u.start, reconcile: u.bundle.Manifest.Timeouts.Reconcile, log: u.log, words: u.words, owner: moduleOwner{u}})
+		w.Serve(wasm.Settings{Call: u.call, Start: u.start, Reconcile: u.bundle.Manifest.Timeouts.Reconcile, Log: u.log, Words: u.words, Owner: moduleOwner{u}})
 		g = w
 	} else {
-		p, err := startProcess(ctx, u.bundle, u.artifact, processOptions{
-			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start, asked: u.scheduling(),
-			log: u.log, words: u.words, budget: u.budget, constraints: u.confined,
+		p, err := process.Start(ctx, u.bundle, u.artifact, process.Options{
+			Digest: u.digest, RunDirectory: u.run, Call: u.call, Start: u.start, Asked: u.scheduling(),
+			Log: u.log, Words: u.words, Budget: u.budget, Constraints: u.confined,
 		})
 		if err != nil {
 			return nil, err
@@ -331,7 +336,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 		g = p
 	}
 	if err := u.adopt(ctx, g); err != nil {
-		g.close(ctx, 0)
+		g.Close(ctx, 0)
 		return nil, err
 	}
 	return g, nil
@@ -339,7 +344,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 
 // begin hands a guest over to those who ask; one that takes the place of
 // another is brought up to date first, which nobody waits for.
-func (u *unit) begin(ctx context.Context, g guest) error {
+func (u *unit) begin(ctx context.Context, g guest.Guest) error {
 	u.mu.Lock()
 	for u.adopted != u.revision {
 		// It changed while the guest was started.
@@ -349,8 +354,8 @@ func (u *unit) begin(ctx context.Context, g guest) error {
 		}
 		u.mu.Lock()
 	}
-	if h, ok := g.(held); ok {
-		h.heldBy(u)
+	if h, ok := g.(guest.Held); ok {
+		h.HeldBy(u)
 	}
 	u.guest, u.sent, u.fed = g, 0, 0
 	u.started++
@@ -364,14 +369,14 @@ func (u *unit) begin(ctx context.Context, g guest) error {
 
 // adopt compares a guest with the manifest and hands out the configuration,
 // a JSON object with a key a plugin.
-func (u *unit) adopt(ctx context.Context, g guest) error {
+func (u *unit) adopt(ctx context.Context, g guest.Guest) error {
 	described := map[string]*contractv1.PluginDescription{}
 	index := map[string]int{}
-	for i, p := range g.describe() {
+	for i, p := range g.Describe() {
 		described[p.GetName()], index[p.GetName()] = p, i
 	}
-	if err := u.bundle.Manifest.Provides(g.describe()); err != nil {
-		return fmt.Errorf("plugin bundle %s: %w: %w", u.bundle.Manifest.Name, errPermanent, err)
+	if err := u.bundle.Manifest.Provides(g.Describe()); err != nil {
+		return fmt.Errorf("plugin bundle %s: %w: %w", u.bundle.Manifest.Name, guest.ErrPermanent, err)
 	}
 	revision, err := u.configureAll(ctx, g, index)
 	if err != nil {
@@ -385,10 +390,10 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 }
 
 // watch returns when the guest broke or ctx ended.
-func (u *unit) watch(ctx context.Context, g guest) error {
+func (u *unit) watch(ctx context.Context, g guest.Guest) error {
 	var poll <-chan time.Time // never: a module in this process says itself when it broke
-	p, pings := g.(pinger)
-	if g.pid() > 0 {
+	p, pings := g.(guest.Pinger)
+	if g.PID() > 0 {
 		tick := time.NewTicker(exitPoll)
 		defer tick.Stop()
 		poll = tick.C
@@ -406,12 +411,12 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 			continue
 		case <-poll:
 		}
-		if err := g.health(ctx); err != nil {
+		if err := g.Health(ctx); err != nil {
 			return err
 		}
 		if pings && n%pingEvery == 0 {
 			pingCtx, cancel := context.WithTimeout(ctx, pingTimeout)
-			err := p.ping(pingCtx)
+			err := p.Ping(pingCtx)
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				return err
@@ -448,7 +453,7 @@ func (u *unit) down() {
 }
 
 func (u *unit) unavailable() error {
-	return unavailable(u.bundle.Manifest.Name)
+	return guest.Unavailable(u.bundle.Manifest.Name)
 }
 
 // path is the absolute folder of the bundle.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -178,7 +179,7 @@ func vetHostFunctions(b *manifest.Bundle, s *v1alpha1.PluginSpec) field.ErrorLis
 	for i, name := range s.HostFunctions {
 		if !slices.Contains(manifest.HostFunctions, name) {
 			list = append(list, field.NotSupported(specPath.Child("hostFunctions").Index(i), name, manifest.HostFunctions))
-		} else if !granted(b.Manifest)(name) {
+		} else if !wasm.Granted(b.Manifest)(name) {
 			list = append(list, field.Forbidden(specPath.Child("hostFunctions").Index(i), "the bundle's manifest does not ask for it"))
 		}
 	}

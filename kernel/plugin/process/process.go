@@ -1,4 +1,4 @@
-package plugin
+package process
 
 import (
 	"cmp"
@@ -27,35 +27,43 @@ import (
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/description"
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/observe"
+	"pintle.dev/pintle/kernel/plugin/output"
 	"pintle.dev/pintle/kernel/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/controller"
 	"pintle.dev/pintle/sdk/transport"
 )
 
-// processGuest is a bundle that runs as a process of its own.
-type processGuest struct {
-	name       string
+// Guest is a bundle that runs as a process of its own.
+type Guest struct {
+	answers
 	client     *goplugin.Client
 	runner     *processRunner
 	executable *executable
 	memory     *resource.Quantity // its limit
 	log        *slog.Logger
 	conn       *grpc.ClientConn
-	questions  *transport.Asker // nil: it is asked by gRPC alone
-	lender     lender           // told of a question that is late
-	// answeredUntil is when the answers to the last question end (expiry.go).
+	Questions  *transport.Asker // nil: it is asked by gRPC alone
+	lender     guest.Lender     // told of a question that is late
+	lifecycle  contractv1.LifecycleClient
+	process    int
+	Timeout    time.Duration
+	generation uint64
+	alone      bool        // it does not know Evaluate
+	classes    bool        // it knows PodAdd.class
+	unmeasured atomic.Bool // it has no metrics of its own
+}
+
+// answers are what a process said so far.
+type answers struct {
+	name    string // of the bundle
+	plugins []*contractv1.PluginDescription
+	words   []wordTable
+	// answeredUntil is when the answers to the last question end.
 	answeredUntil int64
-	lifecycle     contractv1.LifecycleClient
-	process       int
-	timeout       time.Duration
-	generation    uint64
-	alone         bool        // it does not know Evaluate
-	classes       bool        // it knows PodAdd.class
-	unmeasured    atomic.Bool // it has no metrics of its own
-	plugins       []*contractv1.PluginDescription
-	words         []wordTable
 }
 
 // wordTable interns the reasons of one plugin: a response numbers them anew.
@@ -70,39 +78,39 @@ type wordKey struct {
 	unresolvable bool
 }
 
-var _ guest = (*processGuest)(nil)
+var _ guest.Guest = (*Guest)(nil)
 
-// processOptions is what startProcess needs beside the bundle.
-type processOptions struct {
-	digest       string
-	runDirectory string
-	call, start  time.Duration
-	asked        bool         // by the scheduler
-	log, words   *slog.Logger // words is for what the process writes
-	budget       *logBudget
-	constraints
+// Options is what Start needs beside the bundle.
+type Options struct {
+	Digest       string
+	RunDirectory string
+	Call, Start  time.Duration
+	Asked        bool         // by the scheduler
+	Log, Words   *slog.Logger // Words is for what the process writes
+	Budget       *output.Budget
+	Constraints
 }
 
 // maxAnswerBytes bounds one message of a process: verdicts of a large cluster.
 const maxAnswerBytes = 64 << 20
 
-// startProcess starts a bundle's executable: pinned by digest, with mutual TLS,
+// Start starts a bundle's executable: pinned by digest, with mutual TLS,
 // without the kernel's environment, held to its confinement, in a process group
-// of its own, and killed by the operating system when the kernel dies.
-func startProcess(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact, o processOptions) (_ *processGuest, err error) {
+// Of its own, and killed by the operating system when the kernel dies.
+func Start(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact, o Options) (_ *Guest, err error) {
 	name := b.Manifest.Name
 	path, err := filepath.Abs(filepath.Join(b.Directory, a.Path))
 	if err != nil {
 		return nil, err
 	}
 	if fi, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: artefact: %w; build it with make", name, errPermanent, err)
+		return nil, fmt.Errorf("plugin bundle %s: %w: artefact: %w; build it with make", name, guest.ErrPermanent, err)
 	} else if fi.Mode()&0o111 == 0 {
-		return nil, fmt.Errorf("plugin bundle %s: %w: %s is not executable", name, errPermanent, path)
+		return nil, fmt.Errorf("plugin bundle %s: %w: %s is not executable", name, guest.ErrPermanent, path)
 	}
-	sockets := o.runDirectory
-	if o.user > 0 {
-		if sockets, err = o.folder(name); err != nil {
+	sockets := o.RunDirectory
+	if o.User > 0 {
+		if sockets, err = o.Folder(name); err != nil {
 			return nil, err
 		}
 	} else if sockets != "" {
@@ -110,16 +118,16 @@ func startProcess(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact,
 			return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
 		}
 	}
-	exe, err := o.prepare(b, a, o.digest, path, sockets)
+	exe, err := o.prepare(b, a, o.Digest, path, sockets)
 	var wrong wrongDigest
 	if errors.As(err, &wrong) {
-		return nil, fmt.Errorf("%w: %w", errPermanent, manifest.DigestError(name, path, wrong.got, o.digest))
+		return nil, fmt.Errorf("%w: %w", guest.ErrPermanent, manifest.DigestError(name, path, wrong.got, o.Digest))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
 	}
 	// Everything until the process has described itself has one deadline.
-	ctx, cancel := context.WithTimeout(ctx, o.start)
+	ctx, cancel := context.WithTimeout(ctx, o.Start)
 	defer cancel()
 	r := &processRunner{name: path, exited: make(chan struct{})}
 	run := func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
@@ -135,46 +143,33 @@ func startProcess(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
-		StartTimeout:     o.start,
-		Logger:           pluginLogger(o.log),
-		SyncStdout:       &lineWriter{log: o.words},
-		SyncStderr:       &lineWriter{log: o.words},
+		StartTimeout:     o.Start,
+		Logger:           pluginLogger(o.Log),
+		SyncStdout:       &output.LineWriter{Log: o.Words},
+		SyncStderr:       &output.LineWriter{Log: o.Words},
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes)),
 			grpc.WithChainStreamInterceptor(guardStreams),
-			grpc.WithChainUnaryInterceptor(traceCalls),
+			grpc.WithChainUnaryInterceptor(observe.TraceCalls),
 			grpc.WithContextDialer(r.dial),
 		},
 	})
-	g := &processGuest{name: name, client: client, runner: r, executable: exe, log: o.log, timeout: o.call,
-		memory: resource.NewQuantity(o.limits.memory, resource.BinarySI)}
+	g := &Guest{answers: answers{name: name}, client: client, runner: r, executable: exe, log: o.Log, Timeout: o.Call,
+		memory: resource.NewQuantity(o.Limits.Memory, resource.BinarySI)}
 	defer func() {
 		if err != nil {
-			g.kill(0)
+			g.Kill(0)
 		}
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = r.Kill(ctx) })
 	defer stop()
 	protocol, err := client.Client()
 	if errors.As(err, &wrong) || errors.As(r.failed, &wrong) {
-		return nil, fmt.Errorf("%w: %w", errPermanent, manifest.DigestError(name, path, wrong.got, o.digest))
+		return nil, fmt.Errorf("%w: %w", guest.ErrPermanent, manifest.DigestError(name, path, wrong.got, o.Digest))
 	}
 	if err != nil {
-		line, _, _ := strings.Cut(err.Error(), "\n")
-		switch {
-		case errors.Is(r.failed, confinement.ErrMissing):
-			line = r.failed.Error()
-		case ctx.Err() != nil:
-			line = fmt.Sprintf("it did not say within %s how it is reached", o.start)
-		case strings.HasPrefix(line, "Unrecognized remote plugin message"):
-			line = "it ended, or wrote something else, before it said how it is reached; run it by hand to see why"
-		}
-		err = fmt.Errorf("plugin bundle %s: start %s: %s", name, path, line)
-		if errors.Is(r.failed, errPermanent) {
-			err = fmt.Errorf("%w: %w", errPermanent, err)
-		}
-		return nil, err
+		return nil, r.fault(ctx, name, o.Start, err)
 	}
 	g.process = r.pid()
 	raw, err := protocol.Dispense(transport.Name)
@@ -186,33 +181,59 @@ func startProcess(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact,
 		return nil, fmt.Errorf("plugin bundle %s: dispensed %T", name, raw)
 	}
 	g.conn, g.lifecycle = conn, contractv1.NewLifecycleClient(conn)
-	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: spoken.oldest, MaxContract: spoken.newest})
-	if err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: describe: %w", name, err)
-	}
-	if err := spoken.check(b.Manifest.Name, d.GetContract()); err != nil {
+	if err := g.describeItself(ctx); err != nil {
 		return nil, err
 	}
-	if g.questions, err = r.asker(d.GetQuestions()); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
+	return g, nil
+}
+
+// fault is what went wrong at a start, in one line.
+func (r *processRunner) fault(ctx context.Context, bundle string, within time.Duration, err error) error {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	switch {
+	case errors.Is(r.failed, confinement.ErrMissing):
+		line = r.failed.Error()
+	case ctx.Err() != nil:
+		line = fmt.Sprintf("it did not say within %s how it is reached", within)
+	case strings.HasPrefix(line, "Unrecognized remote plugin message"):
+		line = "it ended, or wrote something else, before it said how it is reached; run it by hand to see why"
+	}
+	err = fmt.Errorf("plugin bundle %s: start %s: %s", bundle, r.name, line)
+	if errors.Is(r.failed, guest.ErrPermanent) {
+		err = fmt.Errorf("%w: %w", guest.ErrPermanent, err)
+	}
+	return err
+}
+
+// describeItself asks the process which plugins it has and what it speaks.
+func (g *Guest) describeItself(ctx context.Context) error {
+	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: guest.Contract.Oldest, MaxContract: guest.Contract.Newest})
+	if err != nil {
+		return fmt.Errorf("plugin bundle %s: describe: %w", g.name, err)
+	}
+	if err := guest.Contract.Check(g.name, d.GetContract()); err != nil {
+		return err
+	}
+	if g.Questions, err = g.runner.asker(d.GetQuestions()); err != nil {
+		return fmt.Errorf("plugin bundle %s: %w", g.name, err)
 	}
 	if err := description.Check(d.GetContract(), d.GetPlugins()); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: %w", b.Manifest.Name, errPermanent, err)
+		return fmt.Errorf("plugin bundle %s: %w: %w", g.name, guest.ErrPermanent, err)
 	}
 	g.plugins, g.classes = d.GetPlugins(), d.GetClasses()
 	g.words = make([]wordTable, len(g.plugins))
-	return g, nil
+	return nil
 }
 
 // prepare makes what the process needs when it is started: its pipes and its
 // cgroup. env is what go-plugin tells it, dir where it may listen.
-func (r *processRunner) prepare(name string, exe *executable, o *processOptions, env []string, base, dir string) (err error) {
-	if o.user > 0 {
-		if err := os.Lchown(dir, o.user, o.user); err != nil {
+func (r *processRunner) prepare(name string, exe *executable, o *Options, env []string, base, dir string) (err error) {
+	if o.User > 0 {
+		if err := os.Lchown(dir, o.User, o.User); err != nil {
 			return err
 		}
 	}
-	r.directory, r.network = dir, o.network || o.privileged
+	r.directory, r.network = dir, o.Network || o.Privileged
 	var ends processFiles
 	defer func() {
 		if err != nil {
@@ -225,17 +246,17 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 	if r.output[1], ends.stderr, err = os.Pipe(); err != nil {
 		return err
 	}
-	if o.asked {
+	if o.Asked {
 		if r.questions, ends.questions, err = socketPair(); err != nil {
 			return err
 		}
 	}
-	r.stderr = &takenReader{&floodReader{from: r.output[1], budget: o.budget}, &lineWriter{log: o.words, max: maxRecordLine}}
-	if o.cgroup != "" && (!o.privileged || o.limits.any()) {
-		path := fmt.Sprintf("%s/%s-%d", o.cgroup, name, o.groups.Add(1))
-		limits := cgroup.Limits{MemoryBytes: o.limits.memory, MilliCPU: o.limits.milliCPU, PIDs: int64(o.limits.pids)}
+	r.stderr = &output.TakenReader{From: &output.FloodReader{From: r.output[1], Budget: o.Budget}, To: &output.LineWriter{Log: o.Words, Max: output.MaxRecordLine}}
+	if o.Cgroup != "" && (!o.Privileged || o.Limits.any()) {
+		path := fmt.Sprintf("%s/%s-%d", o.Cgroup, name, o.Groups.Add(1))
+		limits := cgroup.Limits{MemoryBytes: o.Limits.Memory, MilliCPU: o.Limits.MilliCPU, PIDs: int64(o.Limits.PIDs)}
 		if r.group, err = cgroup.NewGroup(path, limits); err != nil {
-			if r.group = nil; !o.waived.Has(confinement.Cgroup) {
+			if r.group = nil; !o.Waived.Has(confinement.Cgroup) {
 				r.failed = confinement.Missing(confinement.Cgroup, err)
 				return r.failed
 			}
@@ -245,16 +266,16 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 	r.start = func() (*exec.Cmd, error) {
 		defer ends.close()
 		full := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, env...)
-		if o.limits.memory > 0 {
+		if o.Limits.Memory > 0 {
 			// Go collects sooner instead of passing the limit; others take no notice.
-			full = append(full, fmt.Sprintf("GOMEMLIMIT=%d", o.limits.memory/10*9))
+			full = append(full, fmt.Sprintf("GOMEMLIMIT=%d", o.Limits.Memory/10*9))
 		}
-		if o.limits.milliCPU > 0 {
+		if o.Limits.MilliCPU > 0 {
 			// It does not see its cgroup.
-			full = append(full, fmt.Sprintf("GOMAXPROCS=%d", max(2, (o.limits.milliCPU+999)/1000)))
+			full = append(full, fmt.Sprintf("GOMAXPROCS=%d", max(2, (o.Limits.MilliCPU+999)/1000)))
 		}
-		p := o.process(name, exe, o.digest, full, &ends, base, dir)
-		p.Timeout = o.start
+		p := o.process(name, exe, o.Digest, full, &ends, base, dir)
+		p.Timeout = o.Start
 		p.Enter = func(pid int) error { return o.enter(pid, r.group) }
 		check := p.Check
 		p.Check = func(pid int) (err error) {
@@ -264,11 +285,11 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 			return err
 		}
 		cmd, err := p.Start()
-		err = o.explain(exe, o.digest, err)
+		err = o.explain(exe, o.Digest, err)
 		r.failed = err
 		r.without = append(r.without, p.Without...)
 		for _, wall := range r.without {
-			o.log.Warn("plugin process runs without a wall that plugins.runWithout waives", "without", wall)
+			o.Log.Warn("plugin process runs without a wall that plugins.runWithout waives", "without", wall)
 		}
 		return cmd, err
 	}
@@ -283,15 +304,15 @@ func guardStreams(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn
 	case strings.HasPrefix(method, "/plugin.GRPCBroker/"):
 		return nil, status.Error(codes.Unimplemented, "the kernel has no broker")
 	case strings.HasPrefix(method, "/plugin.GRPCStdio/"):
-		opts = append(opts, grpc.MaxCallRecvMsgSize(maxLogWrite))
+		opts = append(opts, grpc.MaxCallRecvMsgSize(output.MaxLogWrite))
 	}
 	return streamer(ctx, d, conn, method, opts...)
 }
 
-// kill ends the process and all that it started: at once, or by asking it and
+// Kill ends the process and all that it started: at once, or by asking it and
 // waiting that long. go-plugin alone would ask a process that hangs, and wait
 // for ever.
-func (g *processGuest) kill(grace time.Duration) {
+func (g *Guest) Kill(grace time.Duration) {
 	force := func() { _ = g.runner.Kill(context.Background()) }
 	if grace <= 0 {
 		force()
@@ -307,21 +328,21 @@ func (g *processGuest) kill(grace time.Duration) {
 }
 
 // failed marks errors that speak of the process rather than of the question.
-func (g *processGuest) failed(what string, err error) error {
+func (g *Guest) failed(what string, err error) error {
 	s := status.Convert(err)
 	words := cmp.Or(reasons.Text(s.Message()), "no reason given")
 	switch s.Code() {
 	case codes.DeadlineExceeded:
-		return broken("plugin bundle %s: %s: no answer in time", g.name, what)
+		return guest.Broken("plugin bundle %s: %s: no answer in time", g.name, what)
 	case codes.Unavailable:
 		if g.runner.outOfMemory() {
-			return broken("plugin bundle %s: %s: process %d was ended: it used more than its %s of memory", g.name, what, g.process, g.memory)
+			return guest.Broken("plugin bundle %s: %s: process %d was ended: it used more than its %s of memory", g.name, what, g.process, g.memory)
 		}
-		return broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, words)
+		return guest.Broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, words)
 	case codes.ResourceExhausted:
 		return g.outOfRange("%s: %s", what, words)
 	case codes.Canceled:
-		return broken("plugin bundle %s: %s: %w", g.name, what, err)
+		return guest.Broken("plugin bundle %s: %s: %w", g.name, what, err)
 	case codes.Unknown, codes.Internal, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition:
 		// The plugin said so.
 		return fmt.Errorf("plugin bundle %s: %s: %s", g.name, what, words)
@@ -329,40 +350,40 @@ func (g *processGuest) failed(what string, err error) error {
 	return fmt.Errorf("plugin bundle %s: %s: %s: %s", g.name, what, s.Code(), words)
 }
 
-func (g *processGuest) outOfRange(what string, args ...any) error {
-	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
+func (g *answers) outOfRange(what string, args ...any) error {
+	return guest.Broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
 }
 
-func (g *processGuest) lacks() []confinement.Wall { return g.runner.without }
+func (g *Guest) Lacks() []confinement.Wall { return g.runner.without }
 
-func (g *processGuest) describe() []*contractv1.PluginDescription { return g.plugins }
-func (g *processGuest) pid() int                                  { return g.process }
+func (g *answers) Describe() []*contractv1.PluginDescription { return g.plugins }
+func (g *Guest) PID() int                                    { return g.process }
 
-func (g *processGuest) health(ctx context.Context) error {
+func (g *Guest) Health(ctx context.Context) error {
 	if g.client.Exited() {
 		if g.runner.outOfMemory() {
-			return broken("plugin bundle %s: process %d was ended: it used more than its %s of memory", g.name, g.process, g.memory)
+			return guest.Broken("plugin bundle %s: process %d was ended: it used more than its %s of memory", g.name, g.process, g.memory)
 		}
-		return broken("plugin bundle %s: process %d ended", g.name, g.process)
+		return guest.Broken("plugin bundle %s: process %d ended", g.name, g.process)
 	}
 	return nil
 }
 
-// ping asks the process itself; it costs a round trip.
-func (g *processGuest) ping(ctx context.Context) error {
+// Ping asks the process itself; it costs a round trip.
+func (g *Guest) Ping(ctx context.Context) error {
 	resp, err := g.lifecycle.Health(ctx, &contractv1.HealthRequest{})
 	if err != nil {
 		return g.failed("health", err)
 	}
 	if !resp.GetHealthy() {
-		return broken("plugin bundle %s: unhealthy: %s", g.name, resp.GetMessage())
+		return guest.Broken("plugin bundle %s: unhealthy: %s", g.name, resp.GetMessage())
 	}
 	return nil
 }
 
-func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
+func (g *Guest) Close(ctx context.Context, grace time.Duration) error {
 	if g.client.Exited() || grace <= 0 {
-		g.kill(0)
+		g.Kill(0)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
@@ -371,21 +392,21 @@ func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
 	if err != nil {
 		grace = 0
 	}
-	g.kill(grace)
+	g.Kill(grace)
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: stop: %w", g.name, err)
 	}
 	return nil
 }
 
-func (g *processGuest) configure(ctx context.Context, i int, config []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout*configureFactor)
+func (g *Guest) Configure(ctx context.Context, i int, config []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, g.Timeout*guest.ConfigureFactor)
 	defer cancel()
 	req := &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config}
-	if plugin := pluginOf(req.Plugin); plugin != req.Plugin {
+	if plugin := guest.PluginOf(req.Plugin); plugin != req.Plugin {
 		req.Plugin, req.Instance = plugin, req.Plugin
 	}
-	err := watched(g.lender, func() error {
+	err := guest.Watched(g.lender, func() error {
 		_, err := g.lifecycle.Configure(ctx, req)
 		return err
 	})
@@ -396,8 +417,8 @@ func (g *processGuest) configure(ctx context.Context, i int, config []byte) erro
 }
 
 // another: the process makes it when it is configured.
-func (g *processGuest) another(_ context.Context, i int, name string) (int, error) {
-	g.plugins = append(g.plugins, instanceOf(g.plugins[i], name))
+func (g *Guest) Another(_ context.Context, i int, name string) (int, error) {
+	g.plugins = append(g.plugins, guest.InstanceOf(g.plugins[i], name))
 	g.words = append(g.words, wordTable{})
 	return len(g.plugins) - 1, nil
 }
@@ -405,25 +426,25 @@ func (g *processGuest) another(_ context.Context, i int, name string) (int, erro
 // ask asks one of the questions of a decision: at the socket that the process has
 // for them, or by gRPC. A question that belongs to a trace goes by gRPC, which tells
 // the process of it.
-func (g *processGuest) ask(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
-	return watched(g.lender, func() error {
-		if g.questions != nil && !sampled(ctx) {
-			return g.questions.Ask(ctx, q, req, resp, limit, timeout)
+func (g *Guest) ask(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
+	return guest.Watched(g.lender, func() error {
+		if g.Questions != nil && !observe.Sampled(ctx) {
+			return g.Questions.Ask(ctx, q, req, resp, limit, timeout)
 		}
 		return g.invoke(ctx, q, req, resp, limit, timeout)
 	})
 }
 
 // invoke asks by gRPC.
-func (g *processGuest) invoke(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
+func (g *Guest) invoke(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return g.conn.Invoke(ctx, q.Method(), req, resp, grpc.MaxCallRecvMsgSize(limit))
 }
 
-func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration) error {
-	generation, resp := p.delta.GetGeneration(), &contractv1.ApplyResponse{}
-	if err := g.ask(ctx, transport.Apply, &contractv1.ApplyRequest{Delta: p.whole()}, resp, maxAnswerBytes, timeout); err != nil {
+func (g *Guest) Apply(ctx context.Context, p guest.Part, timeout time.Duration) error {
+	generation, resp := p.Delta.GetGeneration(), &contractv1.ApplyResponse{}
+	if err := g.ask(ctx, transport.Apply, &contractv1.ApplyRequest{Delta: p.Whole()}, resp, maxAnswerBytes, timeout); err != nil {
 		return g.failed("apply", err)
 	}
 	if resp.GetGeneration() != generation {
@@ -433,9 +454,9 @@ func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration)
 	return nil
 }
 
-func (g *processGuest) filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
+func (g *Guest) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
 	req, resp := &contractv1.FilterRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation}, &contractv1.FilterResponse{}
-	if err := g.ask(ctx, transport.Filter, req, resp, maxAnswerBytes, g.timeout); err != nil {
+	if err := g.ask(ctx, transport.Filter, req, resp, maxAnswerBytes, g.Timeout); err != nil {
 		return g.failed("filter", err)
 	}
 	if err := g.untilOf(resp.GetUntilUnixMilli()); err != nil {
@@ -445,11 +466,11 @@ func (g *processGuest) filter(ctx context.Context, i int, class uint32, nodes, o
 }
 
 // verdicts turns an answer's own numbers of reasons into those of the guest.
-func (g *processGuest) verdicts(i int, verdicts []uint32, sets []*contractv1.ReasonSet, out []uint32) (err error) {
+func (g *answers) verdicts(i int, verdicts []uint32, sets []*contractv1.ReasonSet, out []uint32) (err error) {
 	if len(verdicts) != len(out) {
 		return g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(out))
 	}
-	if len(sets) > maxVerdict {
+	if len(sets) > guest.MaxVerdict {
 		return g.outOfRange("%d sets of reasons", len(sets))
 	}
 	ids := make([]uint32, len(sets)+1)
@@ -467,58 +488,58 @@ func (g *processGuest) verdicts(i int, verdicts []uint32, sets []*contractv1.Rea
 	return nil
 }
 
-func (g *processGuest) intern(i int, set *contractv1.ReasonSet) (uint32, error) {
+func (g *answers) intern(i int, set *contractv1.ReasonSet) (uint32, error) {
 	key := strings.Join(set.GetReasons(), "\n")
-	if key == "" || len(key) > maxReasonBytes {
+	if key == "" || len(key) > guest.MaxReasonBytes {
 		return 0, g.outOfRange("a verdict with %d bytes of reasons", len(key))
 	}
 	t, of := &g.words[i], wordKey{key, set.GetUnresolvable()}
 	if id, ok := t.ids[of]; ok {
 		return id, nil
 	}
-	if len(t.words) >= maxVerdict {
-		return 0, g.outOfRange("more than %d distinct verdicts", maxVerdict)
+	if len(t.words) >= guest.MaxVerdict {
+		return 0, g.outOfRange("more than %d distinct verdicts", guest.MaxVerdict)
 	}
 	if t.ids == nil {
 		t.ids = map[wordKey]uint32{}
 	}
 	t.words = append(t.words, &contractv1.ReasonSet{
-		Reasons: reasons.Of(pluginOf(g.plugins[i].GetName()), set.GetReasons()), Unresolvable: set.GetUnresolvable(),
+		Reasons: reasons.Of(guest.PluginOf(g.plugins[i].GetName()), set.GetReasons()), Unresolvable: set.GetUnresolvable(),
 	})
 	t.ids[of] = uint32(len(t.words))
 	return uint32(len(t.words)), nil
 }
 
-func (g *processGuest) cycle(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
+func (g *Guest) Cycle(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
 	ask := g.ask
 	if req.GetSteps()[0].GetPoint().Beside() {
 		ask = g.invoke // these last, and several are under way
 	}
 	resp := &contractv1.CycleResponse{}
-	if err := ask(ctx, transport.RunCycle, req, resp, maxCycleAnswer, timeout); err != nil {
+	if err := ask(ctx, transport.RunCycle, req, resp, guest.MaxCycleAnswer, timeout); err != nil {
 		return nil, g.failed("cycle", err)
 	}
 	return resp, nil
 }
 
-func (g *processGuest) reasons(i int, verdict uint32) []string {
+func (g *answers) Reasons(i int, verdict uint32) []string {
 	return g.said(i, verdict).GetReasons()
 }
 
-func (g *processGuest) unresolvable(i int, verdict uint32) bool {
+func (g *answers) Unresolvable(i int, verdict uint32) bool {
 	return g.said(i, verdict).GetUnresolvable()
 }
 
-func (g *processGuest) said(i int, verdict uint32) *contractv1.ReasonSet {
+func (g *answers) said(i int, verdict uint32) *contractv1.ReasonSet {
 	if verdict == 0 || int(verdict) > len(g.words[i].words) {
 		return nil
 	}
 	return g.words[i].words[verdict-1]
 }
 
-func (g *processGuest) score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
+func (g *Guest) Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
 	req, resp := &contractv1.ScoreRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation}, &contractv1.ScoreResponse{}
-	if err := g.ask(ctx, transport.Score, req, resp, maxAnswerBytes, g.timeout); err != nil {
+	if err := g.ask(ctx, transport.Score, req, resp, maxAnswerBytes, g.Timeout); err != nil {
 		return g.failed("score", err)
 	}
 	if err := g.untilOf(resp.GetUntilUnixMilli()); err != nil {
@@ -527,15 +548,15 @@ func (g *processGuest) score(ctx context.Context, i int, class uint32, nodes []u
 	return g.scores(resp, out)
 }
 
-func (g *processGuest) normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
+func (g *Guest) Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
 	req, resp := &contractv1.NormalizeRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Scores: scores}, &contractv1.ScoreResponse{}
-	if err := g.ask(ctx, transport.Normalize, req, resp, maxAnswerBytes, g.timeout); err != nil {
+	if err := g.ask(ctx, transport.Normalize, req, resp, maxAnswerBytes, g.Timeout); err != nil {
 		return g.failed("normalize", err)
 	}
 	return g.scores(resp, scores)
 }
 
-func (g *processGuest) scores(resp *contractv1.ScoreResponse, out []int64) error {
+func (g *answers) scores(resp *contractv1.ScoreResponse, out []int64) error {
 	if len(resp.GetScores()) != len(out) {
 		return g.outOfRange("%d scores for %d nodes", len(resp.GetScores()), len(out))
 	}
@@ -561,26 +582,28 @@ func (s logSink) Accept(_ string, _ hclog.Level, msg string, args ...any) {
 }
 
 // concurrent: each call of a process has an answer of its own.
-func (*processGuest) concurrent() {}
+func (*Guest) Concurrent() {}
 
-// carry encodes deltas for a question at a point of the cycle.
-func (g *processGuest) carry(queue []part) ([][]byte, error) { return deltas(queue, g.classes) }
+// Carry encodes deltas for a question at a point of the cycle.
+func (g *Guest) Carry(queue []guest.Part) ([][]byte, error) {
+	return guest.Deltas(queue, g.classes)
+}
 
-func (g *processGuest) carried(generation uint64) { g.generation = generation }
+func (g *Guest) Carried(generation uint64) { g.generation = generation }
 
-// usage is the memory of the process with its children, where it has a cgroup.
-func (g *processGuest) usage() (used, most int64) {
+// Usage is the memory of the process with its children, where it has a cgroup.
+func (g *Guest) Usage() (used, most int64) {
 	if g.runner.group == nil {
 		return 0, 0
 	}
 	return g.runner.group.MemoryBytes(), 0
 }
 
-func (g *processGuest) connection() *grpc.ClientConn { return g.conn }
+func (g *Guest) Connection() *grpc.ClientConn { return g.conn }
 
-// runControllers makes the process run exactly the given controllers, with the bundle's
+// RunControllers makes the process run exactly the given controllers, with the bundle's
 // socket for its informers.
-func (g *processGuest) runControllers(ctx context.Context, socket func() (string, error), node string, list []controller.Spec) error {
+func (g *Guest) RunControllers(ctx context.Context, socket func() (string, error), node string, list []controller.Spec) error {
 	shared, err := socket()
 	if err != nil {
 		return err
@@ -591,7 +614,7 @@ func (g *processGuest) runControllers(ctx context.Context, socket func() (string
 	return nil
 }
 
-func (g *processGuest) controllerStates(ctx context.Context) ([]controller.State, error) {
+func (g *Guest) ControllerStates(ctx context.Context) ([]controller.State, error) {
 	states, err := controller.NewClient(g.conn).Status(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: controllers' status: %w", g.name, err)
@@ -599,18 +622,18 @@ func (g *processGuest) controllerStates(ctx context.Context) ([]controller.State
 	return states, nil
 }
 
-// startAPIServers makes the process run exactly the given API servers.
-func (g *processGuest) startAPIServers(ctx context.Context, req *contractv1.APIServerStart) (*contractv1.APIServerStarted, error) {
+// StartAPIServers makes the process run exactly the given API servers.
+func (g *Guest) StartAPIServers(ctx context.Context, req *contractv1.APIServerStart) (*contractv1.APIServerStarted, error) {
 	return contractv1.NewAPIServersClient(g.conn).Start(ctx, req)
 }
 
-func (g *processGuest) dialSocket(ctx context.Context, name string) (net.Conn, error) {
+func (g *Guest) DialSocket(ctx context.Context, name string) (net.Conn, error) {
 	return g.runner.dialSocket(ctx, name)
 }
 
-// exposition is what the process counts itself, in Prometheus' text format. One that has
+// Exposition is what the process counts itself, in Prometheus' text format. One that has
 // no metrics is not asked again.
-func (g *processGuest) exposition(ctx context.Context, most int) ([]byte, error) {
+func (g *Guest) Exposition(ctx context.Context, most int) ([]byte, error) {
 	if g.unmeasured.Load() {
 		return nil, nil
 	}

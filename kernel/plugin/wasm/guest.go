@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/description"
 	"pintle.dev/pintle/kernel/plugin/engine"
+	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/abi"
@@ -25,19 +26,14 @@ import (
 )
 
 const (
-	defaultMemoryLimit = 256 << 20
+	DefaultMemoryLimit = 256 << 20
 	maxDescription     = 1 << 20
-	maxReasonBytes     = 64 << 10
-	maxVerdict         = 1 << 16
-	// configureFactor: taking its configuration may last this many times a call.
-	configureFactor = 50
 )
 
-// wasmGuest is one instance of a module.
-type wasmGuest struct {
+// caller calls the exports of one instance, and carries out what they call of the host.
+type caller struct {
 	name     string
-	module   *module
-	owned    bool // close the module with the instance
+	module   *Module
 	instance instance
 	memory   engine.Memory
 	linear   *engine.LinearMemory
@@ -47,34 +43,44 @@ type wasmGuest struct {
 	// clock is a good part of what they cost. patience is what the call has.
 	deadline time.Time
 	patience time.Duration
-	timeout  time.Duration
+	// Timeout is what a question has.
+	Timeout time.Duration
 	// sliced: the last brief question used up a slice of fuel, for the first time at
 	// slicedAt.
 	sliced bool
 	// lender is told of a call that is late; lent: it let others go on.
-	lender   lender
+	lender   guest.Lender
 	lent     bool
 	slicedAt time.Time
 	stack    [6]uint64
-	plugins  []*contractv1.PluginDescription
-	watches  []watches                          // of controllers, by plugin
-	words    []map[uint32]*contractv1.ReasonSet // by plugin and verdict
 
 	// While a reconciliation runs: its context, who carries out host functions,
 	// and the answer that the module did not fetch yet.
 	operating context.Context //nolint:containedctx // crosses the module's stack frames
 	operate   func(ctx context.Context, function string, request []byte) []byte
 	answer    []byte
+
+	alloc, free, errorFn *export
+	data                 wasmBuffer // for what a call takes
+}
+
+// Guest is one instance of a module.
+type Guest struct {
+	caller
+	plugins []*contractv1.PluginDescription
+	watches []watches                          // of controllers, by plugin
+	words   []map[uint32]*contractv1.ReasonSet // by plugin and verdict
+
 	// controllers and reviewers have instances of their own, by settings.
 	controllers *reconcilers
 	reviewers   *reviewers
-	settings    moduleSettings
-	// revision is the unit's configuration that a further instance has.
+	settings    Settings
+	// revision is that of the configuration which a further instance has.
 	revision uint64
 
-	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn *export
-	cycleFn, answerFn                                                                    *export // nil where the module has no plugin that needs them
-	instanceFn                                                                           *export // nil where there is one instance a plugin
+	applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn *export
+	cycleFn, answerFn                                              *export // nil where the module has no plugin that needs them
+	instanceFn                                                     *export // nil where there is one instance a plugin
 
 	// evaluateFn is nil where the module does not answer several questions at
 	// once; one that does knows classes.
@@ -91,7 +97,7 @@ type wasmGuest struct {
 	aloofFn              *export  // nil where any pods may
 	movedNodes           []uint32 // the last answer of it
 
-	nodes, out, data wasmBuffer
+	nodes, out wasmBuffer
 }
 
 // wasmBuffer is a buffer in the guest's memory that calls reuse.
@@ -100,11 +106,11 @@ type wasmBuffer struct {
 	view          []byte // of all of it, where memory does not move; nil: look again
 }
 
-var _ guest = (*wasmGuest)(nil)
+var _ guest.Guest = (*Guest)(nil)
 
-// instantiate makes a fresh instance: its memory is new, its code is shared.
-func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ *wasmGuest, err error) {
-	g := &wasmGuest{name: m.name, module: m, timeout: timeout, reviewers: newReviewers()}
+// Instantiate makes a fresh instance: its memory is new, its code is shared.
+func (m *Module) Instantiate(timeout, start time.Duration, log *slog.Logger) (_ *Guest, err error) {
+	g := &Guest{caller: caller{name: m.name, module: m, Timeout: timeout}, reviewers: newReviewers()}
 	g.controllers = newReconcilers(g)
 	g.ctx = engine.Context(g)
 	g.deadline, g.patience = time.Now().Add(start), start
@@ -118,9 +124,23 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		}
 	}()
 	if g.memory = g.instance.memory(); g.memory == nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory as %q (see sdk/ABI.md)", m.name, errPermanent, abi.Memory)
+		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory as %q (see sdk/ABI.md)", m.name, guest.ErrPermanent, abi.Memory)
 	}
-	var version, describe, negotiate *export
+	version, negotiate, describe, err := g.bind()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.agree(version, negotiate, start); err != nil {
+		return nil, err
+	}
+	if err := g.learnPlugins(describe, start); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// bind finds the exports of the instance.
+func (g *Guest) bind() (version, negotiate, describe *export, err error) {
 	calls := map[string]**export{
 		"pintle_abi_version": &version, "pintle_alloc": &g.alloc, "pintle_free": &g.free, "pintle_describe": &describe,
 		"pintle_configure": &g.configureFn, "pintle_apply": &g.applyFn, "pintle_filter": &g.filterFn, "pintle_score": &g.scoreFn,
@@ -137,73 +157,86 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			continue
 		}
 		if f == nil {
-			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, e.Name)
+			return nil, nil, nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", g.name, guest.ErrPermanent, e.Name)
 		}
 		if got := f.signature; got != e.Signature() {
-			return nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s (see sdk/ABI.md)", m.name, errPermanent, e.Name, got, e.Signature())
+			return nil, nil, nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s (see sdk/ABI.md)", g.name, guest.ErrPermanent, e.Name, got, e.Signature())
 		}
 		*calls[e.Name] = f
 	}
+	return version, negotiate, describe, nil
+}
+
+// agree finds out whether the module and the kernel speak one version.
+func (g *Guest) agree(version, negotiate *export, start time.Duration) error {
 	if err := g.invoke(version, start); err != nil {
-		return nil, err
+		return err
 	}
 	if v := int32(g.stack[0]); v != sdk.ABIVersion {
-		return nil, fmt.Errorf("plugin bundle %s: %w: module speaks ABI version %d, this kernel %d", m.name, errPermanent, v, sdk.ABIVersion)
+		return fmt.Errorf("plugin bundle %s: %w: module speaks ABI version %d, this kernel %d", g.name, guest.ErrPermanent, v, sdk.ABIVersion)
 	}
 	if negotiate != nil {
-		g.stack[0], g.stack[1] = uint64(spoken.oldest), uint64(spoken.newest)
+		g.stack[0], g.stack[1] = uint64(guest.Contract.Oldest), uint64(guest.Contract.Newest)
 		if err := g.invoke(negotiate, start); err != nil {
-			return nil, err
+			return err
 		}
-		if err := spoken.check(m.name, uint32(g.stack[0])); err != nil {
-			return nil, err
+		if err := guest.Contract.Check(g.name, uint32(g.stack[0])); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// described is what a module says of itself.
+type described struct {
+	Contract *uint32 `json:"contract"`
+	Plugins  []struct {
+		Name, Kind, Scope, Normalize string
+		Pods                         string
+		MaxScore                     int64
+		Reads                        []string
+		watches
+		Instances bool
+		Phase     string
+		Rules     []struct{ Operations, Resources []string }
+
+		Hears, ByClass bool
+		Samples, Ranks bool
+		Expires        bool
+		Events         []struct {
+			Kind    string
+			Actions uint32
+			Hint    bool
+		}
+	} `json:"plugins"`
+}
+
+// learnPlugins asks the module which plugins it has.
+func (g *Guest) learnPlugins(describe *export, start time.Duration) error {
 	if err := g.invoke(describe, start); err != nil {
-		return nil, err
+		return err
 	}
 	text, err := g.span(g.stack[0], maxDescription)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var said struct {
-		Contract *uint32 `json:"contract"`
-		Plugins  []struct {
-			Name, Kind, Scope, Normalize string
-			Pods                         string
-			MaxScore                     int64
-			Reads                        []string
-			watches
-			Instances bool
-			Phase     string
-			Rules     []struct{ Operations, Resources []string }
-
-			Hears, ByClass bool
-			Samples, Ranks bool
-			Expires        bool
-			Events         []struct {
-				Kind    string
-				Actions uint32
-				Hint    bool
-			}
-		} `json:"plugins"`
-	}
+	var said described
 	if err := json.Unmarshal(text, &said); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: description: %w", m.name, errPermanent, err)
+		return fmt.Errorf("plugin bundle %s: %w: description: %w", g.name, guest.ErrPermanent, err)
 	}
 	speaks := uint32(contract.One) // where it does not say
 	if said.Contract != nil {
 		speaks = *said.Contract
 	}
-	if err := spoken.check(m.name, speaks); err != nil {
-		return nil, err
+	if err := guest.Contract.Check(g.name, speaks); err != nil {
+		return err
 	}
 	for _, p := range said.Plugins {
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
-			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
+			return fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", g.name, guest.ErrPermanent, p.Kind, p.Name)
 		}
 		if p.Expires && g.untilFn == nil {
-			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s with expires and exports no pintle_until (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
+			return fmt.Errorf("plugin bundle %s: %w: module has %s %s with expires and exports no pintle_until (see sdk/ABI.md)", g.name, guest.ErrPermanent, p.Kind, p.Name)
 		}
 		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Hears: p.Hears, ByClass: p.ByClass, Samples: p.Samples, Ranks: p.Ranks, Expires: p.Expires, Pods: p.Pods, Instances: p.Instances && g.instanceFn != nil}
 		for _, e := range p.Events {
@@ -217,14 +250,14 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		g.words = append(g.words, map[uint32]*contractv1.ReasonSet{})
 	}
 	if err := description.Check(speaks, g.plugins); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: %w", m.name, errPermanent, err)
+		return fmt.Errorf("plugin bundle %s: %w: %w", g.name, guest.ErrPermanent, err)
 	}
-	return g, nil
+	return nil
 }
 
 // place puts data for plugin i into the guest's memory and, for the next invoke,
 // plugin, pointer and size on the stack.
-func (g *wasmGuest) place(i int, data []byte) error {
+func (g *caller) place(i int, data []byte) error {
 	view, err := g.buffer(&g.data, uint32(len(data)))
 	if err != nil {
 		return err
@@ -235,14 +268,14 @@ func (g *wasmGuest) place(i int, data []byte) error {
 }
 
 // invoke calls with what lies on g.stack; the result replaces it.
-func (g *wasmGuest) invoke(f *export, timeout time.Duration) error {
+func (g *caller) invoke(f *export, timeout time.Duration) error {
 	g.deadline, g.patience = time.Time{}, timeout
 	var err error
 	if g.module.worker != nil {
-		err = watched(g.lender, func() error { return f.code.CallWithStack(g.ctx, g.stack[:]) })
+		err = guest.Watched(g.lender, func() error { return f.code.CallWithStack(g.ctx, g.stack[:]) })
 	} else if err = f.code.CallWithStack(g.ctx, g.stack[:]); g.lent {
 		g.lent = false
-		g.lender.reclaim(err == nil)
+		g.lender.Reclaim(err == nil)
 	}
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: %s: %w", g.name, f.name, trapped(err))
@@ -253,18 +286,18 @@ func (g *wasmGuest) invoke(f *export, timeout time.Duration) error {
 // trapped shortens wazero's error, which carries a stack trace, to its first line.
 func trapped(err error) error {
 	if errors.Is(err, engine.ErrDeadline) {
-		return broken("no answer in time")
+		return guest.Broken("no answer in time")
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return broken("%s", reasons.Text(line))
+	return guest.Broken("%s", reasons.Text(line))
 }
 
-func (g *wasmGuest) outOfRange(what string, args ...any) error {
-	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
+func (g *caller) outOfRange(what string, args ...any) error {
+	return guest.Broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
 }
 
 // span copies text that the guest returned as pointer<<32|length.
-func (g *wasmGuest) span(packed uint64, limit uint32) ([]byte, error) {
+func (g *caller) span(packed uint64, limit uint32) ([]byte, error) {
 	pointer, size := uint32(packed>>32), uint32(packed)
 	if size > limit {
 		return nil, g.outOfRange("%d bytes, at most %d", size, limit)
@@ -278,20 +311,20 @@ func (g *wasmGuest) span(packed uint64, limit uint32) ([]byte, error) {
 
 // buffer makes sure that b holds size bytes and returns a view of them. The
 // view is good until the guest runs again, which may grow its memory.
-func (g *wasmGuest) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
+func (g *caller) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
 	if size <= uint32(len(b.view)) {
 		return b.view[:size:size], nil
 	}
 	if b.size < size {
 		if b.pointer != 0 {
 			g.stack[0] = uint64(b.pointer)
-			if err := g.invoke(g.free, g.timeout); err != nil {
+			if err := g.invoke(g.free, g.Timeout); err != nil {
 				return nil, err
 			}
 		}
 		want := max(size+size/4, 1024)
 		g.stack[0] = uint64(want)
-		if err := g.invoke(g.alloc, g.timeout); err != nil {
+		if err := g.invoke(g.alloc, g.Timeout); err != nil {
 			return nil, err
 		}
 		b.pointer, b.size, b.view = uint32(g.stack[0]), want, nil
@@ -311,7 +344,7 @@ func (g *wasmGuest) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
 }
 
 // answered turns a status of ABI.md into an error.
-func (g *wasmGuest) answered() error {
+func (g *caller) answered() error {
 	status := int32(g.stack[0])
 	if status == 0 {
 		return nil
@@ -319,86 +352,82 @@ func (g *wasmGuest) answered() error {
 	if status > 0 || status < -6 {
 		return g.outOfRange("status %d", status)
 	}
-	return g.failure(g.timeout)
+	return g.failure(g.Timeout)
 }
 
 // failure asks why the last call failed.
-func (g *wasmGuest) failure(timeout time.Duration) error {
+func (g *caller) failure(timeout time.Duration) error {
 	if err := g.invoke(g.errorFn, timeout); err != nil {
 		return err
 	}
-	text, err := g.span(g.stack[0], maxReasonBytes)
+	text, err := g.span(g.stack[0], guest.MaxReasonBytes)
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("plugin bundle %s: %s", g.name, cmp.Or(reasons.Text(string(text)), "no reason given"))
 }
 
-func (g *wasmGuest) describe() []*contractv1.PluginDescription { return g.plugins }
+func (g *Guest) Describe() []*contractv1.PluginDescription { return g.plugins }
 
-func (g *wasmGuest) health(context.Context) error {
+func (g *caller) Health(context.Context) error {
 	// One in this process says itself when it broke.
-	if err := g.module.lost(); err != nil {
-		return broken("plugin bundle %s: %w", g.name, err)
+	if err := g.module.Lost(); err != nil {
+		return guest.Broken("plugin bundle %s: %w", g.name, err)
 	}
 	return nil
 }
 
-func (g *wasmGuest) pid() int {
+func (g *caller) PID() int {
 	if g.module.worker == nil {
 		return 0
 	}
 	return g.module.worker.PID()
 }
 
-// usage is the memory of the instance, and what it may grow to.
-func (g *wasmGuest) usage() (used, most int64) {
+// Usage is the memory of the instance, and what it may grow to.
+func (g *Guest) Usage() (used, most int64) {
 	return int64(g.memory.Size()), int64(len(g.linear.Mapped()))
 }
 
-// lacks are the walls that the worker runs without.
-func (g *wasmGuest) lacks() []confinement.Wall {
+// Lacks are the walls that the worker runs without.
+func (g *caller) Lacks() []confinement.Wall {
 	if g.module.worker == nil {
 		return nil
 	}
-	return g.module.worker.lacks()
+	return g.module.worker.Lacks()
 }
 
-func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
+func (g *Guest) Close(ctx context.Context, _ time.Duration) error {
 	g.controllers.close()
 	g.reviewers.close()
-	err := g.instance.close(ctx)
-	if g.owned {
-		err = errors.Join(err, g.module.close(ctx))
-	}
-	return err
+	return g.instance.close(ctx)
 }
 
-func (g *wasmGuest) configure(_ context.Context, i int, config []byte) error {
+func (g *Guest) Configure(_ context.Context, i int, config []byte) error {
 	if err := g.place(i, config); err != nil {
 		return err
 	}
-	if err := g.invoke(g.configureFn, g.timeout*configureFactor); err != nil {
+	if err := g.invoke(g.configureFn, g.Timeout*guest.ConfigureFactor); err != nil {
 		return err
 	}
 	return g.answered()
 }
 
-func (g *wasmGuest) another(_ context.Context, i int, name string) (int, error) {
+func (g *Guest) Another(_ context.Context, i int, name string) (int, error) {
 	view, err := g.buffer(&g.data, uint32(len(name)))
 	if err != nil {
 		return 0, err
 	}
 	copy(view, name)
 	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(name))
-	if err := g.invoke(g.instanceFn, g.timeout*configureFactor); err != nil {
+	if err := g.invoke(g.instanceFn, g.Timeout*guest.ConfigureFactor); err != nil {
 		return 0, err
 	}
 	if index := int32(g.stack[0]); index > 0 {
 		if int(index) != len(g.plugins) {
 			return 0, g.outOfRange("instance %d of %s, want %d", index, name, len(g.plugins))
 		}
-		g.plugins = append(g.plugins, instanceOf(g.plugins[i], name))
+		g.plugins = append(g.plugins, guest.InstanceOf(g.plugins[i], name))
 		g.watches = append(g.watches, g.watches[i])
 		g.words = append(g.words, map[uint32]*contractv1.ReasonSet{})
 		return int(index), nil
@@ -409,8 +438,8 @@ func (g *wasmGuest) another(_ context.Context, i int, name string) (int, error) 
 	return 0, g.outOfRange("instance 0 of %s", name)
 }
 
-func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) error {
-	encoded, err := p.bytes(g.evaluateFn != nil)
+func (g *Guest) Apply(_ context.Context, p guest.Part, timeout time.Duration) error {
+	encoded, err := p.Bytes(g.evaluateFn != nil)
 	if err != nil {
 		return err
 	}
@@ -429,7 +458,7 @@ func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) erro
 		g.data = wasmBuffer{}
 		status := g.stack[0]
 		g.stack[0] = uint64(pointer)
-		if err := g.invoke(g.free, g.timeout); err != nil {
+		if err := g.invoke(g.free, g.Timeout); err != nil {
 			return err
 		}
 		g.stack[0] = status
@@ -439,7 +468,7 @@ func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) erro
 
 // ask puts the node indexes into the guest's memory and calls f; width is the
 // size of one answer.
-func (g *wasmGuest) ask(f *export, i int, class uint32, nodes []uint32, width int, scores []int64) ([]byte, error) {
+func (g *Guest) ask(f *export, i int, class uint32, nodes []uint32, width int, scores []int64) ([]byte, error) {
 	// Both buffers first: making one may move the other's view.
 	if _, err := g.buffer(&g.out, uint32(len(nodes)*width)); err != nil {
 		return nil, err
@@ -462,7 +491,7 @@ func (g *wasmGuest) ask(f *export, i int, class uint32, nodes []uint32, width in
 		}
 	}
 	g.stack = [6]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), uint64(len(nodes)), uint64(g.out.pointer)}
-	if err := g.invoke(f, g.timeout); err != nil {
+	if err := g.invoke(f, g.Timeout); err != nil {
 		return nil, err
 	}
 	if g.stack[0] != 0 {
@@ -474,10 +503,10 @@ func (g *wasmGuest) ask(f *export, i int, class uint32, nodes []uint32, width in
 }
 
 // askOne calls f about one node, when both buffers are there; the view is of the answer.
-func (g *wasmGuest) askOne(f *export, i int, class, node uint32) ([]byte, error) {
+func (g *Guest) askOne(f *export, i int, class, node uint32) ([]byte, error) {
 	binary.LittleEndian.PutUint32(g.nodes.view, node)
 	g.stack = [6]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), 1, uint64(g.out.pointer)}
-	err := g.invoke(f, g.timeout)
+	err := g.invoke(f, g.Timeout)
 	g.slices()
 	if err == nil && g.stack[0] != 0 {
 		err = g.answered()
@@ -485,9 +514,9 @@ func (g *wasmGuest) askOne(f *export, i int, class, node uint32) ([]byte, error)
 	return g.out.view, err
 }
 
-func (g *wasmGuest) quickly() bool { return g.nodes.view != nil && g.out.view != nil }
+func (g *Guest) Quickly() bool { return g.nodes.view != nil && g.out.view != nil }
 
-func (g *wasmGuest) filterOne(i int, class, node uint32) (uint32, error) {
+func (g *Guest) FilterOne(i int, class, node uint32) (uint32, error) {
 	view, err := g.askOne(g.filterFn, i, class, node)
 	if err != nil {
 		return 0, err
@@ -495,7 +524,7 @@ func (g *wasmGuest) filterOne(i int, class, node uint32) (uint32, error) {
 	return binary.LittleEndian.Uint32(view), nil
 }
 
-func (g *wasmGuest) scoreOne(i int, class, node uint32) (int64, error) {
+func (g *Guest) ScoreOne(i int, class, node uint32) (int64, error) {
 	view, err := g.askOne(g.scoreFn, i, class, node)
 	if err != nil {
 		return 0, err
@@ -503,24 +532,24 @@ func (g *wasmGuest) scoreOne(i int, class, node uint32) (int64, error) {
 	return int64(binary.LittleEndian.Uint64(view)), nil
 }
 
-func (g *wasmGuest) usedSlice() bool { return g.sliced }
+func (g *caller) UsedSlice() bool { return g.sliced }
 
 // slices notes whether the call that ended used up a slice of fuel.
-func (g *wasmGuest) slices() {
+func (g *caller) slices() {
 	if g.sliced = !g.deadline.IsZero(); g.sliced {
 		g.slicedAt = g.deadline.Add(-g.patience)
 	}
 }
 
-// elapsed is how long a brief question took that ended now.
-func (g *wasmGuest) elapsed(now time.Time) time.Duration {
+// Elapsed is how long a brief question took that ended now.
+func (g *caller) Elapsed(now time.Time) time.Duration {
 	if !g.sliced {
 		return 0
 	}
 	return now.Sub(g.slicedAt)
 }
 
-func (g *wasmGuest) filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
+func (g *Guest) Filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
 	view, err := g.ask(g.filterFn, i, class, nodes, 4, nil)
 	if err != nil {
 		return err
@@ -528,11 +557,11 @@ func (g *wasmGuest) filter(_ context.Context, i int, class uint32, nodes, out []
 	for k := range out {
 		out[k] = binary.LittleEndian.Uint32(view[4*k:])
 	}
-	return g.learnAll(i, out)
+	return g.LearnAll(i, out)
 }
 
-// learnAll asks for the words behind verdicts that were not seen before.
-func (g *wasmGuest) learnAll(i int, verdicts []uint32) error {
+// LearnAll asks for the words behind verdicts that were not seen before.
+func (g *Guest) LearnAll(i int, verdicts []uint32) error {
 	known, last := g.words[i], uint32(0)
 	for _, verdict := range verdicts {
 		if verdict == 0 || verdict == last {
@@ -549,25 +578,25 @@ func (g *wasmGuest) learnAll(i int, verdicts []uint32) error {
 }
 
 // learn asks for the words behind a verdict that was not seen before.
-func (g *wasmGuest) learn(i int, verdict uint32) error {
-	if verdict > maxVerdict {
+func (g *Guest) learn(i int, verdict uint32) error {
+	if verdict > guest.MaxVerdict {
 		return g.outOfRange("verdict %d", verdict)
 	}
 	g.stack[0], g.stack[1] = uint64(i), uint64(verdict)
-	if err := g.invoke(g.reasonFn, g.timeout); err != nil {
+	if err := g.invoke(g.reasonFn, g.Timeout); err != nil {
 		return err
 	}
-	text, err := g.span(g.stack[0], maxReasonBytes)
+	text, err := g.span(g.stack[0], guest.MaxReasonBytes)
 	if err != nil {
 		return err
 	}
 	if len(text) == 0 {
 		return g.outOfRange("verdict %d has no reason", verdict)
 	}
-	set := &contractv1.ReasonSet{Reasons: reasons.Of(pluginOf(g.plugins[i].GetName()), strings.Split(string(text), "\n"))}
+	set := &contractv1.ReasonSet{Reasons: reasons.Of(guest.PluginOf(g.plugins[i].GetName()), strings.Split(string(text), "\n"))}
 	if g.unresolvableFn != nil {
 		g.stack[0], g.stack[1] = uint64(i), uint64(verdict)
-		if err := g.invoke(g.unresolvableFn, g.timeout); err != nil {
+		if err := g.invoke(g.unresolvableFn, g.Timeout); err != nil {
 			return err
 		}
 		set.Unresolvable = uint32(g.stack[0]) != 0
@@ -576,7 +605,7 @@ func (g *wasmGuest) learn(i int, verdict uint32) error {
 	return nil
 }
 
-func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
+func (g *Guest) Cycle(_ context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
 	if g.cycleFn == nil || g.answerFn == nil {
 		return nil, fmt.Errorf("plugin bundle %s: its module exports no pintle_cycle", g.name)
 	}
@@ -596,10 +625,10 @@ func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeo
 	if err := g.answered(); err != nil {
 		return nil, err
 	}
-	if err := g.invoke(g.answerFn, g.timeout); err != nil {
+	if err := g.invoke(g.answerFn, g.Timeout); err != nil {
 		return nil, err
 	}
-	answer, err := g.span(g.stack[0], maxCycleAnswer)
+	answer, err := g.span(g.stack[0], guest.MaxCycleAnswer)
 	if err != nil {
 		return nil, err
 	}
@@ -615,15 +644,15 @@ func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeo
 	return resp, nil
 }
 
-func (g *wasmGuest) reasons(i int, verdict uint32) []string {
+func (g *Guest) Reasons(i int, verdict uint32) []string {
 	return g.words[i][verdict].GetReasons()
 }
 
-func (g *wasmGuest) unresolvable(i int, verdict uint32) bool {
+func (g *Guest) Unresolvable(i int, verdict uint32) bool {
 	return g.words[i][verdict].GetUnresolvable()
 }
 
-func (g *wasmGuest) score(_ context.Context, i int, class uint32, nodes []uint32, out []int64) error {
+func (g *Guest) Score(_ context.Context, i int, class uint32, nodes []uint32, out []int64) error {
 	view, err := g.ask(g.scoreFn, i, class, nodes, 8, nil)
 	if err != nil {
 		return err
@@ -634,7 +663,7 @@ func (g *wasmGuest) score(_ context.Context, i int, class uint32, nodes []uint32
 	return nil
 }
 
-func (g *wasmGuest) normalize(_ context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
+func (g *Guest) Normalize(_ context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
 	view, err := g.ask(g.normalizeFn, i, class, nodes, 8, scores)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"context"
@@ -7,10 +7,11 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"pintle.dev/pintle/kernel/plugin/engine"
+	"pintle.dev/pintle/kernel/plugin/output"
 	"pintle.dev/pintle/sdk/abi"
 )
 
-// instance is one of a module, in this process or in a worker.
+// Instance is one of a module, in this process or in a worker.
 type instance interface {
 	// memory is nil where the module exports none.
 	memory() engine.Memory
@@ -30,13 +31,13 @@ type export struct {
 }
 
 // begin makes an instance, whose start functions have run.
-func (m *module) begin(g *wasmGuest, log *slog.Logger) (instance, error) {
+func (m *Module) begin(g *Guest, log *slog.Logger) (instance, error) {
 	if m.worker != nil {
-		return m.worker.begin(g, log)
+		return m.beginApart(g, log)
 	}
 	local := &localInstance{}
 	var err error
-	local.module, err = m.engine.Instantiate(g, &local.space, &lineWriter{log: log, late: g.Late})
+	local.module, err = m.engine.Instantiate(g, &local.space, &output.LineWriter{Log: log, Late: g.Late})
 	if err != nil {
 		local.space.Unmap()
 		return nil, err

@@ -1,10 +1,11 @@
-package plugin
+package wasm
 
 import (
 	"context"
 	"encoding/binary"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -21,10 +22,14 @@ type evaluations struct {
 	took     []time.Duration
 }
 
-func (g *wasmGuest) evaluates() bool { return g.evaluateFn != nil }
+// ForgetClasses has the guest answer one question at a time and know no classes, as a
+// module does that exports no pintle_evaluate.
+func (g *Guest) ForgetClasses() { g.evaluateFn = nil }
 
-// evaluate asks in one call. The answers are good until the next one.
-func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64, n *asked, e *contractv1.Evaluation) ([]time.Duration, error) {
+func (g *Guest) Evaluates() bool { return g.evaluateFn != nil }
+
+// Evaluate asks in one call. The answers are good until the next one.
+func (g *Guest) Evaluate(_ context.Context, queue []guest.Part, generation uint64, n *guest.Asked, e *contractv1.Evaluation) ([]time.Duration, error) {
 	memory := &g.evaluations
 	memory.request = g.evaluationRequest(memory.request[:0], n, e)
 	request := memory.request
@@ -49,7 +54,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	if _, err := g.buffer(&g.nodes, uint32(len(request))); err != nil {
 		return nil, err
 	}
-	data, err := g.buffer(&g.data, uint32(bytesOf(queue)))
+	data, err := g.buffer(&g.data, uint32(guest.BytesOf(queue)))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +66,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	// Encodings of deltas one behind the other are the encoding of all.
 	at := 0
 	for _, p := range queue {
-		at += copy(data[at:], p.encoded)
+		at += copy(data[at:], p.Encoded)
 	}
 	view, err := g.buffer(&g.nodes, uint32(len(request)))
 	if err != nil {
@@ -70,21 +75,21 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	copy(view, request)
 	g.stack = [6]uint64{uint64(g.data.pointer), uint64(at), uint64(g.nodes.pointer), uint64(len(request) / 4), uint64(g.out.pointer), uint64(words)}
 	var began time.Time
-	if !n.brief {
+	if !n.Brief {
 		began = time.Now()
 	}
-	err = g.invoke(g.evaluateFn, g.timeout)
+	err = g.invoke(g.evaluateFn, g.Timeout)
 	g.slices()
 	if err != nil {
 		if out, ok := g.memory.Read(g.out.pointer, 8); ok {
 			if k := binary.LittleEndian.Uint64(out); k < uint64(len(e.Filters)+len(e.Scores)) {
-				err = &whileAsking{int(k), err}
+				err = &guest.QuestionError{Question: int(k), Err: err}
 			}
 		}
 		return nil, err
 	}
 	var elapsed time.Duration
-	if !n.brief {
+	if !n.Brief {
 		elapsed = time.Since(began)
 	}
 	if g.stack[0] != 0 {
@@ -105,7 +110,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 }
 
 // evaluationRequest appends the request as pintle_evaluate takes it.
-func (g *wasmGuest) evaluationRequest(out []byte, n *asked, e *contractv1.Evaluation) []byte {
+func (g *Guest) evaluationRequest(out []byte, n *guest.Asked, e *contractv1.Evaluation) []byte {
 	word := func(v uint32) { out = binary.LittleEndian.AppendUint32(out, v) }
 	list := func(nodes []uint32) {
 		word(uint32(len(nodes)))
@@ -126,16 +131,16 @@ func (g *wasmGuest) evaluationRequest(out []byte, n *asked, e *contractv1.Evalua
 	word(uint32(len(e.Scores)))
 	list(e.Nodes)
 	for k := range e.Filters {
-		question(n.plugins[k].index, e.Filters[k].Nodes)
+		question(n.Plugins[k].Index, e.Filters[k].Nodes)
 	}
 	for k := range e.Scores {
-		question(n.plugins[len(e.Filters)+k].index, e.Scores[k].Nodes)
+		question(n.Plugins[len(e.Filters)+k].Index, e.Scores[k].Nodes)
 	}
 	return out
 }
 
 // takeEvaluation fills in the answers of the first questions.
-func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Duration, n *asked, e *contractv1.Evaluation) ([]time.Duration, error) {
+func (g *Guest) takeEvaluation(out []byte, answered int, elapsed time.Duration, n *guest.Asked, e *contractv1.Evaluation) ([]time.Duration, error) {
 	memory := &g.evaluations
 	memory.verdicts, memory.scores, memory.took = memory.verdicts[:0], memory.scores[:0], memory.took[:0]
 	var narrowing contractv1.Narrowing
@@ -165,14 +170,14 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		if len(left) != len(verdicts) {
 			return nil, g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(left))
 		}
-		if err := g.learnAll(n.plugins[k].index, verdicts); err != nil {
+		if err := g.LearnAll(n.Plugins[k].Index, verdicts); err != nil {
 			return nil, err
 		}
 		narrowing.Refuse(left, verdicts)
 		q.Answered, q.Verdicts = left, verdicts
-		if n.plugins[k].expires {
+		if n.Plugins[k].Expires {
 			var err error
-			if q.Until, err = g.until(n.plugins[k].index); err != nil {
+			if q.Until, err = g.Until(n.Plugins[k].Index); err != nil {
 				return nil, err
 			}
 		}
@@ -195,9 +200,9 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 			at += 8
 		}
 		q.Answered, q.Scores = left, memory.scores[first:len(memory.scores):len(memory.scores)]
-		if at := len(e.Filters) + k; n.plugins[at].expires {
+		if at := len(e.Filters) + k; n.Plugins[at].Expires {
 			var err error
-			if q.Until, err = g.until(n.plugins[at].index); err != nil {
+			if q.Until, err = g.Until(n.Plugins[at].Index); err != nil {
 				return nil, err
 			}
 		}
@@ -206,13 +211,13 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		}
 		memory.took = append(memory.took, 0)
 	}
-	share(memory.took, elapsed, e)
+	Share(memory.took, elapsed, e)
 	return memory.took, nil
 }
 
-// share divides what an evaluation took among its questions. A module has no clock
+// Share divides what an evaluation took among its questions. A module has no clock
 // of its own: by answers.
-func share(took []time.Duration, elapsed time.Duration, e *contractv1.Evaluation) {
+func Share(took []time.Duration, elapsed time.Duration, e *contractv1.Evaluation) {
 	if elapsed == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package plugin
+package wasm
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/guest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/controller"
 	"pintle.dev/pintle/sdk/reconciler/loop"
@@ -35,7 +36,7 @@ type watches struct {
 // reconcilers run the controllers of a module, each in an instance of its own:
 // one that waits for the API holds up no other plugin of the bundle.
 type reconcilers struct {
-	from *wasmGuest // knows what the module describes
+	from *Guest // knows what the module describes
 
 	mu      sync.Mutex
 	running map[string]*reconciling
@@ -52,17 +53,17 @@ type reconciling struct {
 	state controller.State
 }
 
-func newReconcilers(g *wasmGuest) *reconcilers {
+func newReconcilers(g *Guest) *reconcilers {
 	return &reconcilers{from: g, running: map[string]*reconciling{}}
 }
 
-// runControllers makes exactly the given controllers run. The host runs them: they need no
+// RunControllers makes exactly the given controllers run. The host runs them: they need no
 // socket that they share.
-func (g *wasmGuest) runControllers(ctx context.Context, _ func() (string, error), _ string, list []controller.Spec) error {
+func (g *Guest) RunControllers(ctx context.Context, _ func() (string, error), _ string, list []controller.Spec) error {
 	return g.controllers.set(ctx, list)
 }
 
-func (g *wasmGuest) controllerStates(context.Context) ([]controller.State, error) {
+func (g *Guest) ControllerStates(context.Context) ([]controller.State, error) {
 	return g.controllers.states(), nil
 }
 
@@ -96,7 +97,7 @@ func (r *reconcilers) set(ctx context.Context, specs []controller.Spec) error {
 	return nil
 }
 
-// close ends all and waits: the module is unmapped next.
+// Close ends all and waits: the module is unmapped next.
 func (r *reconcilers) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,10 +129,10 @@ func (r *reconcilers) states() []controller.State {
 func (r *reconcilers) begin(spec controller.Spec) *reconciling {
 	ctx, cancel := context.WithCancel(context.Background())
 	run := &reconciling{socket: spec.Socket, cancel: cancel, done: make(chan struct{}), state: controller.State{Name: spec.Name, Message: "starting"}}
-	log := r.from.settings.log.With("controller", spec.Name)
+	log := r.from.settings.Log.With("controller", spec.Name)
 	go func() {
 		defer close(run.done)
-		backoff, bounds := firstBackoff, r.from.settings.owner.bounded(spec.Name)
+		backoff, bounds := guest.FirstBackoff, r.from.settings.Owner.Bounded(spec.Name)
 		for {
 			began := time.Now()
 			err := r.once(ctx, spec, run, bounds, log)
@@ -141,18 +142,18 @@ func (r *reconcilers) begin(spec controller.Spec) *reconciling {
 			if err == nil {
 				err = errors.New("it ended")
 			}
-			if time.Since(began) > settledAfter {
-				backoff = firstBackoff
+			if time.Since(began) > guest.SettledAfter {
+				backoff = guest.FirstBackoff
 			}
 			log.Error("controller broke and is started again", "error", err, "after", backoff.String())
 			run.set(false, err.Error(), 1)
-			r.from.settings.owner.poke()
+			r.from.settings.Owner.Poke()
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(backoff):
 			}
-			backoff = min(2*backoff, lastBackoff)
+			backoff = min(2*backoff, guest.LastBackoff)
 		}
 	}()
 	return run
@@ -166,7 +167,7 @@ func (run *reconciling) set(up bool, message string, restarts uint64) {
 }
 
 // once makes an instance and reconciles with it until it breaks or ctx ends.
-func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *reconciling, bounds func(operator) operator, log *slog.Logger) error {
+func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *reconciling, bounds func(Operator) Operator, log *slog.Logger) error {
 	name, own := spec.Name, &r.from.settings
 	i := slices.IndexFunc(r.from.plugins, func(p *contractv1.PluginDescription) bool { return p.GetName() == name })
 	if i < 0 {
@@ -176,13 +177,13 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	if err != nil {
 		return fmt.Errorf("controller %s: %w", name, err)
 	}
-	words := own.words.With("controller", name)
+	words := own.Words.With("controller", name)
 	g, err := r.from.further(words)
 	if err != nil {
 		return err
 	}
 	// Its memory is gone with it, whatever close says.
-	defer func() { _ = g.close(context.WithoutCancel(ctx), 0) }()
+	defer func() { _ = g.Close(context.WithoutCancel(ctx), 0) }()
 	rest := controller.ConfigFor(spec.Socket, "pintle-controller/"+name)
 	// One transport for all its clients, whose idle connections end with it.
 	connections := &http.Transport{DialContext: rest.Dial, DisableCompression: rest.DisableCompression}
@@ -194,7 +195,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	}
 	defer operations.Close()
 	operate := bounds(operations.Operate)
-	timeout := cmp.Or(own.reconcile, reconcileTimeout)
+	timeout := cmp.Or(own.Reconcile, reconcileTimeout)
 	l, err := loop.New(loop.Config{
 		Name: name, For: what, Owns: owns, REST: rest, Log: log,
 		Trouble: func(err error) {
@@ -203,7 +204,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 			} else {
 				run.set(true, "", 0)
 			}
-			r.from.settings.owner.poke()
+			r.from.settings.Owner.Poke()
 		},
 		Reconcile: func(ctx context.Context, key protocol.Key) (loop.Result, error) {
 			data, err := json.Marshal(key)
@@ -219,21 +220,21 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				// The kernel stops; what the module made of that is no fault of it.
 				return loop.Result{}, ctx.Err()
 			}
-			own.owner.count(name, time.Since(began), err)
+			own.Owner.Count(name, time.Since(began), err)
 			switch {
-			case errors.Is(err, errPermanent):
+			case errors.Is(err, guest.ErrPermanent):
 				err = fmt.Errorf("%w: %s: %w", loop.ErrFatal, key, err)
-			case errors.Is(err, errBroken):
+			case errors.Is(err, guest.ErrBroken):
 				// The key is to blame, and waits longer each time; the others go
 				// on with a fresh instance.
 				log.Error("controller broke and has a fresh instance", "key", key.String(), "error", err)
 				run.set(true, fmt.Sprintf("started again after %s: %v", key, err), 1)
-				r.from.settings.owner.poke()
+				r.from.settings.Owner.Poke()
 				fresh, failure := r.from.further(words)
 				if failure != nil {
 					return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, failure)
 				}
-				_ = g.close(context.WithoutCancel(ctx), 0)
+				_ = g.Close(context.WithoutCancel(ctx), 0)
 				g = fresh
 				// An instance is dear, and what broke this one may have taken all
 				// the time that it had: the key does not come back at once.
@@ -246,7 +247,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 		return err
 	}
 	run.set(true, "", 0)
-	r.from.settings.owner.poke()
+	r.from.settings.Owner.Poke()
 	return l.Run(ctx)
 }
 

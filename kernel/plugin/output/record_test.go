@@ -1,4 +1,4 @@
-package plugin
+package output
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // TestLineWriter: a plugin's records keep level and attributes in the kernel's
 // log, whatever logger wrote them; every other line is there as it is, and no
-// line can name another plugin or end the kernel.
+// Line can name another plugin or end the kernel.
 func TestLineWriter(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"sdk", `{"@level":"warn","@message":"disk is full","@timestamp":"2026-01-02T03:04:05.000000Z","node":"n1","free":12}`, `level=WARN msg="disk is full" plugin=p node=n1 free=12`},
@@ -46,7 +46,7 @@ func TestLineWriter(t *testing.T) {
 				}
 				return a
 			}})).With("plugin", "p")
-			r := &takenReader{strings.NewReader(test.in), &lineWriter{log: log, max: maxRecordLine}}
+			r := &TakenReader{strings.NewReader(test.in), &LineWriter{Log: log, Max: MaxRecordLine}}
 			if n, err := r.Read(make([]byte, 8)); n != 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("go-plugin was handed %d bytes, %v", n, err)
 			}

@@ -1,4 +1,4 @@
-package plugin
+package process
 
 import (
 	"context"
@@ -44,7 +44,7 @@ type processRunner struct {
 	group   *cgroup.Group // nil without cgroups
 	output  [2]*os.File   // its standard output and standard error, our ends
 	stderr  io.Reader
-	// questions is our end of the socket that the process inherits; nil: it is not asked.
+	// Questions is our end of the socket that the process inherits; nil: it is not asked.
 	questions net.Conn
 
 	mu     sync.Mutex
@@ -118,7 +118,7 @@ func (r *processRunner) Kill(context.Context) error {
 	return nil
 }
 
-// close gives back what the process had of the machine; it has ended.
+// Close gives back what the process had of the machine; it has ended.
 func (r *processRunner) close() error {
 	for _, f := range r.output {
 		if f != nil {
@@ -178,7 +178,7 @@ func (f *processFiles) close() {
 }
 
 // outOfMemory reports whether a process of it was killed because it passed the
-// memory limit.
+// Memory limit.
 func (r *processRunner) outOfMemory() bool { return r.group != nil && r.group.OutOfMemory() > 0 }
 
 func (r *processRunner) pid() int {
@@ -265,4 +265,15 @@ func (r *processRunner) dial(ctx context.Context, _ string) (net.Conn, error) {
 // HostToPlugin implements runner.Runner.
 func (r *processRunner) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
+}
+
+// dialSocket connects to a socket of the process in its own folder.
+func (r *processRunner) dialSocket(ctx context.Context, name string) (net.Conn, error) {
+	r.mu.Lock()
+	sockets := r.sockets
+	r.mu.Unlock()
+	if sockets == nil {
+		return nil, errors.New("the process has not started")
+	}
+	return sockets.Dial(ctx, name)
 }

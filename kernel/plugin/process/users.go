@@ -1,4 +1,4 @@
-package plugin
+package process
 
 import (
 	"encoding/json"
@@ -10,26 +10,27 @@ import (
 	"sync"
 
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // Users is a range of user ids of which each bundle gets one for good; the group
-// of the same number goes with it. Nobody else on the machine may have them.
+// Of the same number goes with it. Nobody else on the machine may have them.
 type Users struct {
 	First, Count int
 	// File keeps which bundle has which; empty: nobody remembers.
 	File string
 }
 
-// userTable hands out the user ids of a range.
-type userTable struct {
+// UserTable hands out the user ids of a range.
+type UserTable struct {
 	Users
-	machine confinement.Users
+	Machine confinement.Users
 	mu      sync.Mutex
 	given   map[string]int // nil before the file was read
 }
 
-// configure sets the range.
-func (t *userTable) configure(u Users) {
+// Configure sets the range.
+func (t *UserTable) Configure(u Users) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.Users != u {
@@ -37,8 +38,8 @@ func (t *userTable) configure(u Users) {
 	}
 }
 
-// of returns the bundle's user id; 0 when there are no users.
-func (t *userTable) of(bundle string) (int, error) {
+// Of returns the bundle's user id; 0 when there are no users.
+func (t *UserTable) Of(bundle string) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.Count <= 0 {
@@ -49,7 +50,7 @@ func (t *userTable) of(bundle string) (int, error) {
 	}
 	if uid := t.given[bundle]; uid >= t.First && uid < t.First+t.Count {
 		// Another kernel on this machine may have it meanwhile.
-		if free, err := t.machine.Take(uid); err != nil || free {
+		if free, err := t.Machine.Take(uid); err != nil || free {
 			return uid, err
 		}
 	}
@@ -58,7 +59,7 @@ func (t *userTable) of(bundle string) (int, error) {
 		taken[uid] = true
 	}
 	// Where a bundle is looked for first depends on the kernel too, so that two
-	// of them on one machine seldom want the same.
+	// Of them on one machine seldom want the same.
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", t.File, bundle)
 	for i := range t.Count {
@@ -66,7 +67,7 @@ func (t *userTable) of(bundle string) (int, error) {
 		if taken[uid] {
 			continue
 		}
-		if free, err := t.machine.Take(uid); err != nil {
+		if free, err := t.Machine.Take(uid); err != nil {
 			return 0, err
 		} else if !free {
 			continue
@@ -77,7 +78,7 @@ func (t *userTable) of(bundle string) (int, error) {
 	return 0, fmt.Errorf("plugin bundle %s: all %d user ids of plugins.uidRange are given to other bundles, or to other kernels on this machine; make the range larger", bundle, t.Count)
 }
 
-func (t *userTable) read() error {
+func (t *UserTable) read() error {
 	if t.given != nil {
 		return nil
 	}
@@ -97,13 +98,13 @@ func (t *userTable) read() error {
 	return nil
 }
 
-func (t *userTable) write() error {
+func (t *UserTable) write() error {
 	if t.File == "" {
 		return nil
 	}
 	data, err := json.MarshalIndent(t.given, "", "  ")
 	if err == nil {
-		err = writeWhole(t.File, append(data, '\n'), 0o600)
+		err = secretfile.Write(t.File, append(data, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("user ids of plugins: %w", err)

@@ -1,0 +1,10 @@
+package guest
+
+import ()
+
+const (
+	CallAloof       = "aloof"
+	CallIdle        = "idle"
+	CallIndifferent = "indifferent"
+	CallMoved       = "moved"
+)
