@@ -47,6 +47,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		StartTimeout: cfg.Plugins.StartTimeout,
 		MemoryLimit:  int64(cfg.Plugins.MemoryLimit),
 		Controllers:  slices.Concat(cfg.Control.Enabled, onDemand(cfg)),
+		OnDemand:     onDemand(cfg),
 		Waiting:      slices.DeleteFunc(onDemand(cfg), k.demand.Met),
 		Admission:    cfg.Admission.Enabled,
 		APIServers:   cfg.APIServers.Enabled,

@@ -61,7 +61,9 @@ type Config struct {
 	Admission []string
 	// Controllers are the names of the controllers that run.
 	Controllers []string
-	// Waiting are those of Controllers that nothing has asked for yet. They are enabled and
+	// OnDemand are those of Controllers that the configuration names in controllers.onDemand.
+	OnDemand []string
+	// Waiting are those of OnDemand that nothing has asked for yet. They are enabled and
 	// Idle: they have no process, no identity and no role.
 	Waiting []string
 	// Cloud is the name of the cloud provider, of which one at most may be in use.

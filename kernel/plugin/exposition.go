@@ -1,9 +1,7 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,30 +9,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/kernel/plugin/guest"
+	"pintle.dev/pintle/kernel/plugin/observe"
 )
 
-// Bounds of what one bundle may tell of itself.
 const (
-	maxExposition       = 1 << 20 // bytes
-	maxExpositionLines  = 20_000
-	maxExpositionLabels = 60_000
-	maxSeriesLabels     = 30
 	// exposeFor is how long all of them together may take.
 	exposeFor = 2 * time.Second
 	// exposeEvery is how old an answer is at least before they are asked again.
 	exposeEvery = time.Second
-)
-
-// pluginLabel names the bundle in metrics of its own; a label of that name which
-// it has itself becomes exportedLabel, as Prometheus does it.
-const (
-	pluginLabel   = "plugin"
-	exportedLabel = "exported_plugin"
 )
 
 // anyProcess are the prefixes of names that every process has metrics by: there
@@ -142,52 +126,9 @@ func (u *unit) expose(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if !ok {
 		return nil, nil
 	}
-	data, err := g.Exposition(ctx, maxExposition)
+	data, err := g.Exposition(ctx, observe.MaxExposition)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	return readExposition(data, u.bundle.Manifest.Name)
-}
-
-// readExposition reads Prometheus' text format and puts the plugin's name to it.
-func readExposition(data []byte, plugin string) (families []*dto.MetricFamily, err error) {
-	defer func() {
-		if p := recover(); p != nil { // the parser is not ours
-			families, err = nil, fmt.Errorf("cannot be read: %v", p)
-		}
-	}()
-	switch {
-	case len(data) > maxExposition:
-		return nil, fmt.Errorf("%d bytes; want at most %d", len(data), maxExposition)
-	case bytes.Count(data, []byte{'\n'}) > maxExpositionLines:
-		return nil, fmt.Errorf("more than %d lines", maxExpositionLines)
-	case bytes.Count(data, []byte{'='}) > maxExpositionLabels:
-		return nil, fmt.Errorf("more than %d labels", maxExpositionLabels)
-	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	byName, err := parser.TextToMetricFamilies(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("not in Prometheus' text format: %w", err)
-	}
-	for _, f := range byName {
-		if strings.HasPrefix(f.GetName(), "pintle_") {
-			return nil, fmt.Errorf("%s: names that begin with pintle_ are the kernel's", f.GetName())
-		}
-		for _, m := range f.Metric {
-			if len(m.Label) > maxSeriesLabels {
-				return nil, fmt.Errorf("%s: more than %d labels", f.GetName(), maxSeriesLabels)
-			}
-			m.TimestampMs = nil
-			for _, l := range m.Label {
-				if l.GetName() == pluginLabel {
-					l.Name = proto.String(exportedLabel)
-				}
-			}
-			m.Label = append(m.Label, &dto.LabelPair{Name: proto.String(pluginLabel), Value: proto.String(plugin)})
-			slices.SortFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
-		}
-		families = append(families, f)
-	}
-	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return families, nil
+	return observe.ReadExposition(data, u.bundle.Manifest.Name)
 }

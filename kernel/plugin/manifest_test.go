@@ -49,6 +49,7 @@ func TestNewRefuses(t *testing.T) {
 		{"no such predicate", Config{Directories: []string{catalog}, Bundles: []BundleConfig{{Name: "guest"}}, Profiles: []Profile{{SchedulerName: "s", Predicates: []string{"Fits"}}}},
 			`scheduler profile s: no loaded bundle has predicate "Fits"; there are: AllocatesWithoutEnd, AsksForTheTime, Ends, FitsCPU`},
 		{"no such controller", Config{Controllers: []string{"x"}}, `controllers.enabled: no loaded bundle has controller "x"`},
+		{"no such controller on demand", Config{Controllers: []string{"x"}, OnDemand: []string{"x"}, Waiting: []string{"x"}}, `controllers.onDemand: no loaded bundle has controller "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.cfg.Directories == nil {

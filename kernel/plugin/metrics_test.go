@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
@@ -84,65 +83,6 @@ func TestMetrics(t *testing.T) {
 	if again := scrape(t, all); !strings.Contains(again, `guest_asked_total{exported_plugin="FitsCPU",plugin="guest"} 7`) {
 		t.Errorf("asked again at once:\n%s", again)
 	}
-}
-
-// TestReadExposition: what a bundle says is bounded and cannot pass for another's.
-func TestReadExposition(t *testing.T) {
-	for _, test := range []struct{ name, in, want string }{
-		{"counter", "# TYPE a counter\na{x=\"1\"} 2 1234\n", `a{plugin="p",x="1"} 2`},
-		{"untyped", "a 2\n", `a{plugin="p"} 2`},
-		{"label of another", "a{plugin=\"q\"} 2\n", `a{exported_plugin="q",plugin="p"} 2`},
-		{"histogram", "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 3\na_count 2\n", `a_bucket{plugin="p",le="1"} 1`},
-		{"nothing", "", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			families, err := readExposition([]byte(test.in), "p")
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := scrape(t, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil }))
-			if !strings.Contains(text, test.want) {
-				t.Errorf("%s\nlacks %s", text, test.want)
-			}
-		})
-	}
-	for name, in := range map[string]string{
-		"no text":    "\x00\x01",
-		"cut":        "a{x=\"1\n",
-		"the host's": "pintle_plugin_calls_total 5\n",
-		"bytes":      strings.Repeat("#", maxExposition+1),
-		"lines":      strings.Repeat("a 1\n", maxExpositionLines+1),
-		"labels":     strings.Repeat("a{b=\"c\"} 1\n", 10) + strings.Repeat("=", maxExpositionLabels),
-		"one series": "a{" + strings.Repeat("b=\"c\",", maxSeriesLabels+1) + "} 1\n",
-	} {
-		if _, err := readExposition([]byte(in), "p"); err == nil {
-			t.Errorf("%s: taken", name)
-		}
-	}
-}
-
-func FuzzReadExposition(f *testing.F) {
-	f.Add([]byte("# HELP a h\n# TYPE a summary\na{quantile=\"0.5\"} 1\na_sum 2\na_count 3\n"))
-	f.Add([]byte("# TYPE a histogram\na_bucket{le=\"+Inf\"} NaN\na{plugin=\"q\",exported_plugin=\"r\"} -Inf 5\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		families, err := readExposition(data, "p")
-		if err != nil {
-			return
-		}
-		for _, family := range families {
-			for _, m := range family.Metric {
-				named := 0
-				for _, l := range m.Label {
-					if l.GetName() == pluginLabel && l.GetValue() == "p" {
-						named++
-					}
-				}
-				if named != 1 {
-					t.Errorf("%q: %v", data, m)
-				}
-			}
-		}
-	})
 }
 
 // TestStatsHistogram: times fade from p99, also those of the version before, and

@@ -153,7 +153,11 @@ func (p *plan) checkNames() error {
 		check("", sdk.KindAdmission, name, "admission.enabled")
 	}
 	for _, name := range p.cfg.Controllers {
-		check("", sdk.KindController, name, "controllers.enabled")
+		where := "controllers.enabled"
+		if slices.Contains(p.cfg.OnDemand, name) {
+			where = "controllers.onDemand"
+		}
+		check("", sdk.KindController, name, where)
 	}
 	for _, name := range p.cfg.APIServers {
 		check("", sdk.KindAPIServer, name, "apiServers.enabled")
