@@ -77,6 +77,8 @@ func TestImportsGoDown(t *testing.T) {
 		{"kernel/plugin/output", "kernel/plugin", "what a bundle writes is read without a host"},
 		{"kernel/plugin/process", "kernel/plugin", "a process is run without a host"},
 		{"kernel/plugin/process", "kernel/plugin/wasm", "a process and a module do not know each other"},
+		{"kernel/plugin/seal", "kernel/plugin", "a bundle is sealed without a host"},
+		{"kernel/catalog", "kernel/plugin", "bundles are installed without a host"},
 		{"kernel/plugin/wasm", "kernel/plugin", "a module is run without a host"},
 		{"kernel/plugin/wasm", "kernel/plugin/process", "a process and a module do not know each other"},
 		{"kernel/plugin/wasm/meter", "kernel/plugin/wasm", "a module is rewritten without being run"},

@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/config"
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -59,7 +59,7 @@ func newDoorkeeper(t *testing.T, data string) doorkeeper {
 			t.Fatal(err)
 		}
 	}
-	if err := plugin.Seal(t.Context(), bundle); err != nil {
+	if err := seal.Seal(t.Context(), bundle); err != nil {
 		t.Fatal(err)
 	}
 	return d

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/config"
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 // What a file says of plugins is checked with the file's own lines: names, and
@@ -34,7 +34,7 @@ plugins:
     properties:
       depth: {type: integer, minimum: 1}
 `)
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ name, bundle, predicate, want string }{
@@ -99,7 +99,7 @@ plugins:
 - {name: part, kind: controller, splitFrom: whole}
 - {name: beside, kind: controller, splitFrom: nothing-that-is-there}
 `)
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	for enabled, want := range map[string]string{

@@ -18,9 +18,9 @@ import (
 
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/inspect"
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/operate"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -53,7 +53,7 @@ func versionedBundle(t *testing.T, name, version string, broken bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir

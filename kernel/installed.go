@@ -10,6 +10,9 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 )
 
+// The plugin host finds installed bundles by the catalog.
+var _ plugin.Bundles = (*catalog.Catalog)(nil)
+
 // openCatalog finds the installed bundles, and tells commands where they are.
 func (k *Kernel) openCatalog(cfg *config.Config) error {
 	if err := k.moveLock(cfg); err != nil {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"pintle.dev/pintle/kernel/catalog"
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/operate"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -37,7 +37,7 @@ func greeterOf(t *testing.T, version string, replace ...string) string {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -27,6 +27,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/conformance"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -44,7 +45,7 @@ func TestPluginDrive(t *testing.T) {
 		if err := os.CopyFS(filepath.Join(dir, "fits"), os.DirFS("testdata/fits")); err != nil {
 			t.Fatal(err)
 		}
-		if err := plugin.Seal(t.Context(), filepath.Join(dir, "fits")); err != nil {
+		if err := seal.Seal(t.Context(), filepath.Join(dir, "fits")); err != nil {
 			t.Fatal(err)
 		}
 		d := pluginDrive{Phase: "ask", Transport: manifest.TransportWASM, Bundle: filepath.Join(dir, "fits"), Cache: filepath.Join(dir, "cache"), Nodes: 50}

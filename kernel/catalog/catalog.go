@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 )
@@ -47,8 +46,6 @@ type Catalog struct {
 	log  *slog.Logger
 	lock atomic.Pointer[Lock] // of Pin
 }
-
-var _ plugin.Bundles = (*Catalog)(nil)
 
 // New checks the configuration and reads the public keys. It makes no folder.
 func New(cfg Config, log *slog.Logger) (*Catalog, error) {

@@ -14,6 +14,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +43,7 @@ func bundle(t testing.TB, version string) string {
 			t.Fatal(err)
 		}
 	}
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -251,7 +252,7 @@ func TestFindRefusesChangedBytes(t *testing.T) {
 		dir := bundle(t, "1.0.0")
 		got := install(t, c, dir)
 		overwrite(t, filepath.Join(dir, "quiet"), "evil")
-		if err := plugin.Seal(t.Context(), dir); err != nil {
+		if err := seal.Seal(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
 		if err := removeTree(got.Directory); err != nil {

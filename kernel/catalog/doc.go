@@ -41,6 +41,7 @@
 // (kernel/plugin/modulecache). Policies speak of what is installed; a bundle in
 // plugins.directories was put there by the operator and has no signature.
 //
-// It imports kernel/plugin/manifest. The plugin host, kernel/plugin, knows it only as its
-// interface Bundles; it must not import kernel/api, kernel/store or kernel/config.
+// It imports kernel/plugin/manifest and kernel/plugin/wasm, which compiles. The plugin host,
+// kernel/plugin, knows it only as its interface Bundles; it must not import kernel/plugin,
+// kernel/api, kernel/store or kernel/config.
 package catalog

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/wasm"
 )
 
 // InstallOptions say how a bundle is installed.
@@ -159,7 +159,7 @@ func (c *Catalog) install(ctx context.Context, source string, o InstallOptions) 
 		out.Present = true
 	} else {
 		o.tell("compile", 0, 0)
-		if err := plugin.Compile(ctx, p.Directory, c.cfg.Modules); err != nil {
+		if err := wasm.Compile(ctx, p.Directory, c.cfg.Modules); err != nil {
 			return nil, v, err
 		}
 		if err := settle(m, p.Directory); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 // made writes and seals a bundle of some plugins below dir.
@@ -27,7 +28,7 @@ func made(t testing.TB, dir, name, version, more string, plugins ...string) stri
 			t.Fatal(err)
 		}
 	}
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -20,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -66,7 +67,7 @@ func buildBundle(t testing.TB, name string) string {
 			t.Fatalf("build %v: %v\n%s", b.env, err, out)
 		}
 	}
-	if err := plugin.Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	return root

@@ -24,6 +24,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -67,7 +68,7 @@ func buildParity(t testing.TB, transport string) versions {
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("build: %v\n%s", err, text)
 		}
-		if err := plugin.Seal(t.Context(), dir); err != nil {
+		if err := seal.Seal(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
 		out[version] = dir

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -70,7 +71,7 @@ func TestReviewsMoreThanAsked(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("as a %s it starts: %v, want %q", transport, err, test.want)
 				}
-				if err := Seal(t.Context(), filepath.Join(dir, "greeter")); err == nil || !strings.Contains(err.Error(), test.want) {
+				if err := seal.Seal(t.Context(), filepath.Join(dir, "greeter")); err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("it is sealed: %v, want %q", err, test.want)
 				}
 			}

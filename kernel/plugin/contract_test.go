@@ -12,6 +12,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 // A plugin that was built against the first contract still runs, over both
@@ -43,7 +44,7 @@ func TestContractOneRuns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bundle, manifest.File), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := Seal(t.Context(), bundle); err != nil {
+	if err := seal.Seal(t.Context(), bundle); err != nil {
 		t.Fatal(err)
 	}
 	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {

@@ -52,15 +52,17 @@
 // What is seen from outside: journal.go keeps the last records of each bundle, its
 // own (output/record.go reads them, so that they keep level and attributes) and the
 // host's; logs.go hands them out. metrics.go tells what the host counts,
-// exposition.go what processes count themselves, asked for when somebody asks.
+// exposition.go what processes count themselves, asked for when somebody asks and read by
+// package observe.
 // trace.go makes spans of calls below the caller's, where that is sampled. None of
 // it is work for a call that nobody looks at, but for four additions.
 //
-// Modules are compiled when a bundle is installed (Compile) or at the first start; a
+// Modules are compiled when a bundle is installed (wasm.Compile) or at the first start; a
 // later start maps what package modulecache kept.
 //
 // Its parts are packages: manifest is what a bundle says of itself, guest what a loaded bundle
-// is to the host, process and wasm are the two that there are, output reads what they write,
+// is to the host, process and wasm are the two that there are, output reads what they write, seal
+// pins the artefacts of a build,
 // observe makes their calls visible. What a guest can is asked for by the interfaces of guest;
 // only the start of one (supervise in unit.go) knows which of the two it is.
 //

@@ -13,6 +13,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/guest"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/plugin/wasm"
 )
 
@@ -105,7 +106,7 @@ func TestHandMadeGuests(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "h.wasm"), hostile(tc.filter, tc.alloc), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := Seal(t.Context(), dir); err != nil {
+			if err := seal.Seal(t.Context(), dir); err != nil {
 				t.Fatal(err)
 			}
 			m, err := manifest.Read(filepath.Join(dir, manifest.File))

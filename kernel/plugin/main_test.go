@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/process"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/plugin/wasm"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -84,7 +85,7 @@ func buildGuest(dir, name string, wasm bool) error {
 	if err := os.WriteFile(filepath.Join(dir, manifest.File), text, 0o644); err != nil {
 		return err
 	}
-	return Seal(context.Background(), dir)
+	return seal.Seal(context.Background(), dir)
 }
 
 // testSource answers with whatever the test set.

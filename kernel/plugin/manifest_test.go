@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 const goodManifest = `apiVersion: kernel.pintle.dev/v1alpha1
@@ -69,14 +70,14 @@ func TestSealIsStable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Seal(t.Context(), filepath.Dir(path)); err != nil {
+	if err := seal.Seal(t.Context(), filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
 	after, err := os.ReadFile(path)
 	if err != nil || string(before) != string(after) {
 		t.Errorf("sealing again changed the manifest (%v):\n%s", err, after)
 	}
-	if err := Seal(t.Context(), t.TempDir()); err == nil {
+	if err := seal.Seal(t.Context(), t.TempDir()); err == nil {
 		t.Error("sealed a folder without a manifest")
 	}
 }

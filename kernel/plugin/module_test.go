@@ -10,6 +10,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/kernel/plugin/wasm/meter"
 )
@@ -73,7 +74,7 @@ func TestCompiledBesideTheBundle(t *testing.T) {
 	source := &testSource{}
 	source.set(replica(3, 1))
 	runHost(t, cfg, source)
-	if err := Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(beside); err != nil || len(left) != 1 {

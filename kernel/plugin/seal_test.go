@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
@@ -24,7 +25,7 @@ func TestSealPlatforms(t *testing.T) {
 		}
 	}
 	for range 2 { // sealing again changes nothing
-		if err := Seal(t.Context(), dir); err != nil {
+		if err := seal.Seal(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,10 +77,10 @@ func TestUnseal(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(catalog, "guest"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unseal(dir, manifest.TransportProcess); err != nil {
+	if err := seal.Unseal(dir, manifest.TransportProcess); err != nil {
 		t.Fatal(err)
 	}
-	if err := Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	m, err := manifest.Read(filepath.Join(dir, manifest.File))
@@ -104,7 +105,7 @@ func TestUnseal(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, manifest.File), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unseal(dir, manifest.TransportProcess); err == nil {
+	if err := seal.Unseal(dir, manifest.TransportProcess); err == nil {
 		t.Error("a path outside of the folder: no error")
 	}
 	if _, err := os.Stat(outside); err != nil {

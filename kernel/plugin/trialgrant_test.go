@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 // An installation is tried without rights: a bundle that has the name of one to
@@ -25,7 +26,7 @@ func TestTrialInheritsNoGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Seal(t.Context(), dir); err != nil {
+	if err := seal.Seal(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	h := runHost(t, testConfig(t, manifest.TransportWASM), nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/artifact"
 	"pintle.dev/pintle/sdk/conformance"
@@ -55,7 +56,7 @@ func (e BundleError) Unwrap() error { return e.error }
 // Run measures each build of a bundle. A bundle that cannot be measured is a BundleError.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	dir := o.Directory
-	m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(dir, manifest.File))
 	if err != nil {
 		return nil, BundleError{err}
 	}
@@ -74,8 +75,8 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	var list []Result
 	for _, build := range []struct {
 		transport string
-		artifact  *plugin.Artifact
-	}{{plugin.TransportWASM, m.Artifacts.WASM}, {plugin.TransportProcess, m.Artifacts.Process}} {
+		artifact  *manifest.Artifact
+	}{{manifest.TransportWASM, m.Artifacts.WASM}, {manifest.TransportProcess, m.Artifacts.Process}} {
 		if build.artifact == nil {
 			continue
 		}

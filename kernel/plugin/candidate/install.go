@@ -11,13 +11,14 @@ import (
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/operate"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // Stale refuses a folder that holds the build which is in force: nothing would be compared.
 func Stale(ctx context.Context, client *operate.Client, name, path string) error {
-	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(path, manifest.File))
 	if err != nil {
 		return err
 	}
@@ -25,7 +26,7 @@ func Stale(ctx context.Context, client *operate.Client, name, path string) error
 	if err != nil {
 		return err
 	}
-	if o.Status.Version == m.Version && slices.ContainsFunc(m.Artifacts.All(), func(a plugin.Artifact) bool { return a.Digest == o.Status.Digest }) {
+	if o.Status.Version == m.Version && slices.ContainsFunc(m.Artifacts.All(), func(a manifest.Artifact) bool { return a.Digest == o.Status.Digest }) {
 		return fmt.Errorf("%s holds the build that is in force, version %s (%s); build what you changed first: pintle plugin build %s", path, m.Version, o.Status.Digest, path)
 	}
 	return nil
@@ -35,7 +36,7 @@ func Stale(ctx context.Context, client *operate.Client, name, path string) error
 // that also where it only lies in a folder. The running kernel is asked which bundles its
 // profiles use.
 func InstallBeside(ctx context.Context, cfg *rest.Config, c *catalog.Catalog, path string) (*v1alpha1.PluginShadowSpec, error) {
-	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(path, manifest.File))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func InstallBeside(ctx context.Context, cfg *rest.Config, c *catalog.Catalog, pa
 		return nil, err
 	}
 	spec := &v1alpha1.PluginShadowSpec{Version: got.Version}
-	for _, a := range []*plugin.Artifact{m.Artifacts.Process, m.Artifacts.WASM} {
+	for _, a := range []*manifest.Artifact{m.Artifacts.Process, m.Artifacts.WASM} {
 		if a != nil {
 			spec.Digest = a.Digest
 		}

@@ -570,7 +570,7 @@ func (c *checker) rules(key string, rules []Rule) {
 	}
 }
 
-// asks are the rules that a plugin asks for: its own, and of a controller or cloud
+// AskedRules are the rules that a plugin asks for: its own, and of a controller or cloud
 // provider also those of the bundle.
 func (m *Manifest) AskedRules(e *Entry) []v1alpha1.PluginPermission {
 	if sdk.ControllingKind(e.Kind) {

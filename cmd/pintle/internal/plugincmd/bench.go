@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/benchmark"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 )
 
 func newPluginBenchCommand() *cobra.Command {
@@ -49,7 +49,7 @@ nothing to measure.`,
 			if nodes < 1 || nodes > 100_000 {
 				return cli.UsageFault(fmt.Errorf("plugin bench: --nodes %d: want 1 to 100000", nodes))
 			}
-			if _, err := os.Stat(filepath.Join(dir, plugin.ManifestFile)); err != nil && len(args) == 1 {
+			if _, err := os.Stat(filepath.Join(dir, manifest.File)); err != nil && len(args) == 1 {
 				c, _, failed := flags.open()
 				if failed != nil {
 					return failed
@@ -107,7 +107,7 @@ func builtIn(name string, err error) (string, error) {
 	if failed != nil {
 		return "", err
 	}
-	b, failed := plugin.Find([]string{filepath.Join(filepath.Dir(executable), "plugins")}, name)
+	b, failed := manifest.Find([]string{filepath.Join(filepath.Dir(executable), "plugins")}, name)
 	if failed != nil {
 		return "", err
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
-	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
+	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/conformance"
 	"pintle.dev/pintle/sdk/toolchain"
@@ -75,10 +75,10 @@ func (s *bundleSource) build(ctx context.Context, targets []string, said io.Writ
 			stale = append(stale, target)
 		}
 	}
-	if err := plugin.Unseal(s.dir, stale...); err != nil {
+	if err := seal.Unseal(s.dir, stale...); err != nil {
 		return results, err
 	}
-	if err := plugin.Seal(ctx, s.dir); err != nil {
+	if err := seal.Seal(ctx, s.dir); err != nil {
 		return results, err
 	}
 	return results, s.provides(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/sdk/artifact"
 	"pintle.dev/pintle/sdk/conformance"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -158,11 +158,11 @@ func (t *tester) prepare(ctx context.Context, build bool) (err error) {
 			return buildError("plugin test", err)
 		}
 	}
-	m, err := plugin.ReadManifest(filepath.Join(t.dir, plugin.ManifestFile))
+	m, err := manifest.Read(filepath.Join(t.dir, manifest.File))
 	if err != nil {
 		return cli.UsageFault(err)
 	}
-	for _, a := range []*plugin.Artifact{m.Artifacts.WASM, m.Artifacts.Process} {
+	for _, a := range []*manifest.Artifact{m.Artifacts.WASM, m.Artifacts.Process} {
 		if a != nil {
 			t.paths = append(t.paths, filepath.Join(mustAbs(t.dir), a.Path))
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/seal"
 )
 
 func New() *cobra.Command {
@@ -26,7 +26,7 @@ func newPluginSealCommand() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			for _, dir := range dirs {
-				if err := plugin.Seal(cmd.Context(), dir); err != nil {
+				if err := seal.Seal(cmd.Context(), dir); err != nil {
 					return fmt.Errorf("plugin seal: %w", err)
 				}
 			}

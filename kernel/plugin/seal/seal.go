@@ -1,4 +1,4 @@
-package plugin
+package seal
 
 import (
 	"bytes"
@@ -10,15 +10,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/tetratelabs/wazero/experimental"
 	"go.yaml.in/yaml/v3"
 
 	"pintle.dev/pintle/kernel/plugin/manifest"
-	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 	"pintle.dev/pintle/kernel/plugin/wasm"
 	"pintle.dev/pintle/kernel/yamltree"
@@ -59,7 +57,7 @@ func Seal(ctx context.Context, dir string) error {
 	if err := f.write(&pins); err != nil {
 		return err
 	}
-	return compile(ctx, dir, nil, checkReviews)
+	return wasm.Compile(ctx, dir, nil, checkReviews)
 }
 
 // sealing is the manifest of a folder while it is sealed.
@@ -221,6 +219,12 @@ func sealArtifact(dir string, a *manifest.Artifact, byDefault string) (*manifest
 	return &manifest.Artifact{Path: path, Digest: digest}, nil
 }
 
+// What a module has for its description when it is sealed.
+const (
+	sealCallTimeout  = 100 * time.Millisecond
+	sealStartTimeout = 10 * time.Second
+)
+
 // systems are those whose builds Seal finds by their names.
 var systems = map[string]bool{"linux": true, "darwin": true, "freebsd": true}
 
@@ -260,37 +264,13 @@ func sealPlatforms(dir, name string, old map[string]*manifest.Artifact) (map[str
 	return sealed, nil
 }
 
-// Compile compiles the WASM module of a sealed bundle into a cache, so that starts
-// only map it. A bundle without a module is left alone. Nothing of the module is run.
-func Compile(ctx context.Context, dir string, cache *modulecache.Cache) error {
-	return compile(ctx, dir, cache, func(*manifest.Manifest, *wasm.Module) error { return nil })
-}
-
-func compile(ctx context.Context, dir string, cache *modulecache.Cache, check func(*manifest.Manifest, *wasm.Module) error) error {
-	m, err := manifest.Read(filepath.Join(dir, manifest.File))
-	if err != nil {
-		return err
-	}
-	if m.Artifacts.WASM == nil {
-		return nil
-	}
-	b := &manifest.Bundle{Directory: dir, Manifest: m}
-	// Who compiles waits for nothing else.
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	module, err := wasm.Load(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, wasm.DefaultMemoryLimit)
-	if err != nil {
-		return err
-	}
-	return errors.Join(check(m, module), module.Close(ctx))
-}
-
 // checkReviews compares what the admission plugins of a module review with what its
 // manifest says, which is what operators are shown.
 func checkReviews(m *manifest.Manifest, module *wasm.Module) error {
 	if !slices.ContainsFunc(m.Plugins, func(e manifest.Entry) bool { return e.Kind == sdk.KindAdmission }) {
 		return nil
 	}
-	g, err := module.Instantiate(defaultCallTimeout, defaultStartTimeout, slog.New(slog.DiscardHandler))
+	g, err := module.Instantiate(sealCallTimeout, sealStartTimeout, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: its module cannot be started: %w", m.Name, err)
 	}
