@@ -44,7 +44,7 @@ type processRunner struct {
 	group   *cgroup.Group // nil without cgroups
 	output  [2]*os.File   // its standard output and standard error, our ends
 	stderr  io.Reader
-	// Questions is our end of the socket that the process inherits; nil: it is not asked.
+	// questions is our end of the socket that the process inherits; nil: it is not asked.
 	questions net.Conn
 
 	mu     sync.Mutex
@@ -118,7 +118,7 @@ func (r *processRunner) Kill(context.Context) error {
 	return nil
 }
 
-// Close gives back what the process had of the machine; it has ended.
+// close gives back what the process had of the machine; it has ended.
 func (r *processRunner) close() error {
 	for _, f := range r.output {
 		if f != nil {

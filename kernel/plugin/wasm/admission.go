@@ -58,7 +58,7 @@ func (r *reviewers) give(g *Guest, whole bool) {
 	r.idle <- g // has room for all that were made
 }
 
-// Close ends the instances and waits for those that are in a call, which has a
+// close ends the instances and waits for those that are in a call, which has a
 // deadline: the module that they run is unmapped next.
 func (r *reviewers) close() {
 	r.mu.Lock()

@@ -25,7 +25,7 @@ type Worker interface {
 	// Lost is why it is of no use any more, or nil.
 	Lost() error
 	PID() int
-	// lacks are the walls that it runs without.
+	// Lacks are the walls that it runs without.
 	Lacks() []confinement.Wall
 	Close() error
 }

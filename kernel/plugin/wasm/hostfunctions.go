@@ -79,7 +79,7 @@ func (g *caller) HandOver(m engine.Memory, pointer, size uint32) {
 	g.answer = nil
 }
 
-// Reconcile asks controller i about a key; operate carries out what it asks of
+// reconcile asks controller i about a key; operate carries out what it asks of
 // the host meanwhile. It returns after how long it wants to be asked again.
 func (g *Guest) reconcile(ctx context.Context, i int, key []byte, timeout time.Duration, operate func(context.Context, string, []byte) []byte) (time.Duration, error) {
 	if g.reconcileFn == nil {

@@ -11,7 +11,7 @@ import (
 	"pintle.dev/pintle/sdk/abi"
 )
 
-// Instance is one of a module, in this process or in a worker.
+// instance is one of a module, in this process or in a worker.
 type instance interface {
 	// memory is nil where the module exports none.
 	memory() engine.Memory

@@ -28,7 +28,7 @@ type Module struct {
 	granted func(function string) bool // the module may import
 }
 
-// Open lets the module read folders.
+// open lets the module read folders.
 func (m *Module) open(folders []string) error {
 	if err := m.engine.Open(folders); err != nil {
 		return fmt.Errorf("plugin bundle %s: %w: %w", m.name, guest.ErrPermanent, err)

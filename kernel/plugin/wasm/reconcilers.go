@@ -97,7 +97,7 @@ func (r *reconcilers) set(ctx context.Context, specs []controller.Spec) error {
 	return nil
 }
 
-// Close ends all and waits: the module is unmapped next.
+// close ends all and waits: the module is unmapped next.
 func (r *reconcilers) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
