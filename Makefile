@@ -193,11 +193,30 @@ openapi-viewer: ## fetch the viewer of the OpenAPI page anew, as pinned
 generate: ## write the generated code anew
 	$(GO) generate ./sdk/... ./kernel/...
 
+# The linter is built from its module, as etcd is.
+$(BIN)/golangci-lint: e2e/lint/go.mod e2e/lint/go.sum
+	@echo "building golangci-lint (once; some minutes)"
+	@mkdir -p $(@D)
+	@cd e2e/lint && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## find faults by golangci-lint and its .golangci.yml (LINT=./kernel/store/...: in some packages)
+	$(BIN)/golangci-lint run $(LINT)
+
 .PHONY: check
-check: ## fail where code is not formatted, vetted or generated (needs protoc)
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+check: check-without-lint lint ## fail where code is not formatted, vetted, linted, tidy or generated (needs protoc), or a licence is not allowed
+
+# The modules whose go.mod and go.sum are checked. Those of some test tools fetch hundreds more.
+TIDY ?= $$(git ls-files '*go.mod')
+
+.PHONY: check-without-lint
+check-without-lint: ## the same but for the linter, as CI does
+	@test -z "$$(gofmt -l $$(git ls-files '*.go') </dev/null)" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
-	$(GO) mod tidy -diff
+	@for m in $(TIDY); do \
+	  (cd $$(dirname $$m) && $(GO) mod tidy -diff) || { echo "$$m is not tidy: run go mod tidy beside it"; exit 1; }; \
+	done
+	cd e2e/licences && $(GO) test ./... && $(GO) run . $(CURDIR) $(foreach b,$(MODULE_BUNDLES),$(CURDIR)/$(lastword $(subst =, ,$(b)))) $(CURDIR)/$(BUNDLE):tool
 	@before=$$($(GENERATED)); $(MAKE) -s generate; test "$$before" = "$$($(GENERATED))" || \
 	  { echo "generated code was not what make generate writes; it is now: commit it"; git status --short -- '*.pb.go' '*zz_generated*'; exit 1; }
 

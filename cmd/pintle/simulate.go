@@ -66,7 +66,6 @@ type simulateFlags struct {
 	connect  cli.ConnectFlags
 	output   cli.OutputFlag
 	nodes    nodesFlags
-	keys     cli.KeyFlag
 	files    []string
 	with     []string
 	set      []string

@@ -301,10 +301,10 @@ func (o options) measureRow(ctx context.Context, c *contender, row peerRow) (out
 	return out, nil
 }
 
-func (out *outcome) took(c *contender, b *bindings, n int, begin time.Time, used, own time.Duration) {
+func (o *outcome) took(c *contender, b *bindings, n int, begin time.Time, used, own time.Duration) {
 	a := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(n) }
-	out.processor, out.client = a(c.processorTime()-used), a(processorTime(os.Getpid())-own)
-	out.rate = float64(n) / b.last.Sub(begin).Seconds()
+	o.processor, o.client = a(c.processorTime()-used), a(processorTime(os.Getpid())-own)
+	o.rate = float64(n) / b.last.Sub(begin).Seconds()
 }
 
 // measureHeld creates the pods while no scheduler runs, starts it, and counts

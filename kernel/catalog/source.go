@@ -302,7 +302,7 @@ func readEntry(root *os.Root, name string, most int64) ([]byte, error) {
 
 // fromTarball stages a whole tarball and takes from it what the manifest names.
 func (p *Package) fromTarball(ctx context.Context, s *stage, name string, o *SourceOptions) error {
-	var in io.Reader = o.Stdin
+	in := o.Stdin
 	var size int64
 	if name != Standard {
 		f, err := os.Open(name)

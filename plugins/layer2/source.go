@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	runtimeutil "k8s.io/apimachinery/pkg/util/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -84,7 +84,7 @@ func (s *source) watch(ctx context.Context, client rest.Interface, resource stri
 		UpdateFunc: func(any, any) { s.changed() },
 	})
 	// Neither fails before a start.
-	runtimeutil.Must(errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(func(of context.Context, r *cache.Reflector, err error) {
+	utilruntime.Must(errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(func(of context.Context, r *cache.Reflector, err error) {
 		if ctx.Err() == nil { // an end is no fault
 			cache.DefaultWatchErrorHandler(of, r, err)
 		}

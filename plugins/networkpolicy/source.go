@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	runtimeutil "k8s.io/apimachinery/pkg/util/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -163,7 +163,7 @@ func watch(ctx context.Context, client rest.Interface, resource string, object r
 		},
 	})
 	// None of them fails before a start.
-	runtimeutil.Must(errors.Join(added, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(func(of context.Context, r *cache.Reflector, err error) {
+	utilruntime.Must(errors.Join(added, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(func(of context.Context, r *cache.Reflector, err error) {
 		if ctx.Err() == nil { // an end is no fault
 			cache.DefaultWatchErrorHandler(of, r, err)
 		}

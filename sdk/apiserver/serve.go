@@ -271,7 +271,7 @@ func recovered(next http.Handler, log *slog.Logger) http.Handler {
 			switch p := recover(); p {
 			case nil:
 			case http.ErrAbortHandler:
-				panic(p) //nolint:forbidigo // net/http's own way to cut a connection
+				panic(p) // net/http's own way to cut a connection
 			default:
 				log.Error("a handler panics", "path", req.URL.Path, "panic", p, "stack", string(debug.Stack()))
 				http.Error(w, "the server failed", http.StatusInternalServerError)

@@ -162,7 +162,7 @@ func (s SeccompProfiles) profile(p *corev1.SeccompProfile, privileged bool) (*ru
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, nil
 	case corev1.SeccompProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			return nil, fmt.Errorf("localhostProfile must be set if seccompProfile type is Localhost.")
+			return nil, fmt.Errorf("localhostProfile must be set if seccompProfile type is Localhost.") //nolint:revive // upstream's words
 		}
 		if strings.Contains(*p.LocalhostProfile, "..") || filepath.IsAbs(*p.LocalhostProfile) {
 			return nil, fmt.Errorf("seccomp profile %q must be a path below %s", *p.LocalhostProfile, s.Dir)

@@ -37,7 +37,7 @@ func Usage(ctx context.Context, path string) (int64, error) {
 		}
 		if s, ok := info.Sys().(*syscall.Stat_t); ok {
 			if s.Nlink > 1 && !info.IsDir() {
-				id := file{uint64(s.Dev), s.Ino}
+				id := file{uint64(s.Dev), s.Ino} //nolint:unconvert // of 32 bits on some processors
 				if seen[id] {
 					return nil
 				}

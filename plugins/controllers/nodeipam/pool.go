@@ -178,11 +178,11 @@ func (p *pool) block(a netip.Addr) int {
 	high, low := number(a)
 	h, l := number(p.cluster.Addr())
 	high, low = high^h, low^l
-	if s := p.shift(); s >= 64 {
+	s := p.shift()
+	if s >= 64 {
 		return int(high >> (s - 64))
-	} else {
-		return int(high<<(64-s) | low>>s)
 	}
+	return int(high<<(64-s) | low>>s)
 }
 
 // span are the blocks that a range touches; ok is false where there is none.

@@ -117,14 +117,12 @@ func (k *keeper) setClaimPhase(ctx context.Context, claim *corev1.PersistentVolu
 		status.AccessModes = pv.Spec.AccessModes
 		if claim.Status.Phase != phase {
 			// Later the capacity is the expander's.
-			size, there := pv.Spec.Capacity[corev1.ResourceStorage]
-			if !there {
+			if _, there := pv.Spec.Capacity[corev1.ResourceStorage]; !there {
 				return nil, fmt.Errorf("PersistentVolume %q is without a storage capacity", pv.Name)
 			}
 			status.Capacity = pv.Spec.Capacity.DeepCopy()
 			if before, err := resource.ParseQuantity(pv.Annotations[preResizeCapacity]); err == nil {
-				size = before
-				status.Capacity[corev1.ResourceStorage] = size
+				status.Capacity[corev1.ResourceStorage] = before
 			}
 		}
 		if claim.Status.Phase == corev1.ClaimPending && phase == corev1.ClaimBound {

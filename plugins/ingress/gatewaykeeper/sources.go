@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/client/informers/externalversions"
 	listers "sigs.k8s.io/gateway-api/pkg/client/listers/apis/v1"
 	listersv1beta1 "sigs.k8s.io/gateway-api/pkg/client/listers/apis/v1beta1"
@@ -102,7 +101,7 @@ func (s *sources) objects() *gateway.Objects {
 	out.GRPCRoutes, _ = s.grpcs.List(everything)
 	grants, _ := s.grants.List(everything)
 	for _, g := range grants {
-		out.Grants = append(out.Grants, gateway.Grant{Namespace: g.Namespace, Spec: gatewayv1.ReferenceGrantSpec(g.Spec)})
+		out.Grants = append(out.Grants, gateway.Grant{Namespace: g.Namespace, Spec: g.Spec})
 	}
 	namespaces, _ := s.namespaces.List(everything)
 	for _, n := range namespaces {

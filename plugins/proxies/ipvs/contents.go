@@ -103,16 +103,6 @@ func (f front) key() []byte {
 	return append(f.address.AsSlice(), f.protocol, 0, 0, 0, byte(f.port>>8), byte(f.port), 0, 0)
 }
 
-// frontOf reads a key.
-func (f *family) frontOf(key []byte) (front, bool) {
-	n := f.bits / 8
-	if len(key) != n+8 {
-		return front{}, false
-	}
-	a, ok := addressOf(key[:n])
-	return front{a, key[n], binary.BigEndian.Uint16(key[n+4:])}, ok
-}
-
 func (h hairpin) key() []byte {
 	a := h.Addr().AsSlice()
 	return append(append(a, a...), h.protocol, 0, 0, 0, byte(h.Port()>>8), byte(h.Port()), 0, 0)

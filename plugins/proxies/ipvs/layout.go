@@ -268,5 +268,3 @@ func lastOf(p netip.Prefix) netip.Addr {
 	a, _ := netip.AddrFromSlice(b)
 	return a
 }
-
-func addressOf(b []byte) (netip.Addr, bool) { return netip.AddrFromSlice(b) }

@@ -345,7 +345,7 @@ func (f *family) keyText(i item) string {
 			words = append(words, fmt.Sprint(int(key[0])<<8|int(key[1])))
 			key = key[min(4, len(key)):]
 		default:
-			a, _ := addressOf(key[:f.bits/8])
+			a, _ := netip.AddrFromSlice(key[:f.bits/8])
 			words = append(words, a.String())
 			key = key[f.bits/8:]
 		}

@@ -40,7 +40,7 @@ func checkClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) e
 
 var (
 	errOrganization = errors.New("subject organization is not system:nodes")
-	errCommonName   = errors.New("subject common name does not begin with system:node:")
+	errCommonName   = errors.New("subject common name does not begin with system:node:") //nolint:revive // upstream's words
 	errNamesWanted  = errors.New("DNS or IP subjectAltName is required")
 	errDNS          = errors.New("DNS subjectAltNames are not allowed")
 	errEmail        = errors.New("Email subjectAltNames are not allowed") //nolint:staticcheck // upstream's words
