@@ -12,7 +12,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/config/kubescheduler"
 	"pintle.dev/pintle/kernel/plugin"
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -65,7 +65,7 @@ func profilesInForce(list []plugin.Profile) []config.Profile {
 			PreBind: at(sdk.KindPreBind), Bind: at(sdk.KindBind), PostBind: at(sdk.KindPostBind),
 		}
 		if len(c.Bind) > 0 && !p.BindersOnly {
-			c.Bind = append(slices.Clone(c.Bind), scheduler.DefaultBinder)
+			c.Bind = append(slices.Clone(c.Bind), framework.DefaultBinder)
 		}
 		if sorts := at(sdk.KindQueueSort); len(sorts) > 0 {
 			c.QueueSort = sorts[0]

@@ -24,7 +24,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/manifest"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/process"
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -109,7 +109,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 			if p.QueueSort != "" {
 				profile.Points[sdk.KindQueueSort] = []string{p.QueueSort}
 			}
-			profile.BindersOnly = len(p.Bind) > 0 && !slices.Contains(p.Bind, scheduler.DefaultBinder)
+			profile.BindersOnly = len(p.Bind) > 0 && !slices.Contains(p.Bind, framework.DefaultBinder)
 			profile.Config = profileConfigs(p.Config)
 			out.Profiles = append(out.Profiles, profile)
 		}
@@ -130,7 +130,7 @@ func providers(cfg *config.Config) []string {
 func bindersBefore(names []string) []string {
 	before := []string{}
 	for _, name := range names {
-		if name == scheduler.DefaultBinder {
+		if name == framework.DefaultBinder {
 			break
 		}
 		before = append(before, name)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -141,11 +142,11 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 		return false
 	}
 	at := &profile.at
-	if at.has(contractv1.Point_PRE_SCORE) || len(at.stepsFor(c.shape, pointsBehind...)) > 0 {
+	if at.Has(contractv1.Point_PRE_SCORE) || len(at.StepsFor(c.shape.converted(), pointsBehind...)) > 0 {
 		return false
 	}
-	for i := range at.points[contractv1.Point_PRE_FILTER] {
-		if info := &at.points[contractv1.Point_PRE_FILTER][i]; info.Scope == string(sdk.ScopeCluster) && c.shape.concerns(info.Pods) {
+	for i := range at.Points[contractv1.Point_PRE_FILTER] {
+		if info := &at.Points[contractv1.Point_PRE_FILTER][i]; info.Scope == string(sdk.ScopeCluster) && framework.Concerns(c.shape.Pod, info.Pods) {
 			return false
 		}
 	}

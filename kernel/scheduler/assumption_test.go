@@ -78,23 +78,3 @@ func TestAssumptionsAreSeen(t *testing.T) {
 	c.claims.Modify(claim("2"))
 	c.eventuallyBound(t, "third", "n0")
 }
-
-// A predicate of scope cluster looks at one node alone for pods that it has nothing
-// to do with.
-func TestPodsThatAPredicateHasToDoWith(t *testing.T) {
-	all := []PredicateInfo{{Name: "a", Scope: "cluster", Pods: string(sdk.PodsWithClaims)}, {Name: "b", Scope: "cluster"}, {Name: "c", Scope: "cluster", Pods: "unheard-of"}}
-	for name, want := range map[string]string{"with": "cluster", "without": "node"} {
-		pod := makePod(name, 1)
-		if name == "with" {
-			uses("data")(pod)
-		}
-		s, err := newShape(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := s.predicates(all)
-		if got[0].Scope != want || got[1].Scope != "cluster" || got[2].Scope != "cluster" || all[0].Scope != "cluster" {
-			t.Errorf("%s: %+v of %+v", name, got, all)
-		}
-	}
-}

@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // The condition reasons, as kube-scheduler has them.
@@ -20,7 +22,7 @@ const (
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 	ctx = beside(ctx)
 	request := s.request(p, p.node)
-	if profile == nil || len(profile.at.stepsFor(p.shape, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 && !s.boundOutside(p.pod) {
+	if profile == nil || len(profile.at.StepsFor(p.shape.converted(), contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 && !s.boundOutside(p.pod) {
 		told := p.expected.written()
 		if over(told) && s.hand(ctx, request) {
 			return
@@ -77,8 +79,8 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 		case <-ctx.Done():
 			return
 		}
-		if result.err == nil && result.stop == nil && at.has(contractv1.Point_POST_BIND) {
-			s.step(ctx, request.profile, at, with(about, at.steps(contractv1.Point_POST_BIND)))
+		if result.err == nil && result.stop == nil && at.Has(contractv1.Point_POST_BIND) {
+			s.step(ctx, request.profile, at, with(about, at.Steps(contractv1.Point_POST_BIND)))
 		}
 	})
 }
@@ -96,12 +98,12 @@ func (s *Scheduler) hand(ctx context.Context, request bindRequest) bool {
 // bindThrough asks the pre-bind plugins, unless they were, and then one bind plugin after
 // the other until one does not skip. It writes the binding where one leaves it to the host, and
 // where all skip and none is the last, behind which nobody binds.
-func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, request bindRequest, preBind bool) (*stopped, error) {
+func (s *Scheduler) bindThrough(ctx context.Context, at framework.Plugins, about *contractv1.CycleCall, of *shape, request bindRequest, preBind bool) (*framework.Status, error) {
 	var steps []contractv1.CycleStep
 	if preBind {
-		steps = at.stepsFor(of, contractv1.Point_PRE_BIND)
+		steps = at.StepsFor(of.converted(), contractv1.Point_PRE_BIND)
 	}
-	binders := at.steps(contractv1.Point_BIND)
+	binders := at.Steps(contractv1.Point_BIND)
 	if s.boundOutside(request.pod) {
 		binders = nil // an extender binds instead
 	}
@@ -114,7 +116,7 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if stop := at.stop(c); stop != nil {
+		if stop := at.Stop(c); stop != nil {
 			return stop, nil
 		}
 		last := c.Results[len(c.Results)-1]
@@ -125,8 +127,8 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 			request.annotations = last.GetAnnotations()
 			break
 		}
-		if step := c.Steps[len(c.Results)-1]; step.Point == contractv1.Point_BIND && at.info(step).Last {
-			return &stopped{step.Point, at.info(step), last.GetCode(), last.GetReasons()}, nil
+		if step := c.Steps[len(c.Results)-1]; step.Point == contractv1.Point_BIND && at.Info(step).Last {
+			return &framework.Status{Point: step.Point, Info: at.Info(step), Code: last.GetCode(), Reasons: last.GetReasons()}, nil
 		}
 		if steps = nil; len(binders) > 0 {
 			steps, binders = binders[:1], binders[1:]

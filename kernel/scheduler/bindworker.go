@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 type bindRequest struct {
@@ -30,10 +32,6 @@ func (r *bindRequest) binding() v1.Binding {
 	}
 }
 
-// DefaultBinder is who writes the binding where no plugin does, in
-// kube-scheduler's words.
-const DefaultBinder = "DefaultBinder"
-
 func (s *Scheduler) request(p *podEntry, node string) bindRequest {
 	return bindRequest{entry: p, uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, pod: p.pod, node: node}
 }
@@ -43,7 +41,7 @@ type bindResult struct {
 	uid   types.UID
 	node  string
 	err   error
-	stop  *stopped // a plugin kept the pod from being bound
+	stop  *framework.Status // a plugin kept the pod from being bound
 }
 
 // send hands a binding to the workers. While all of them are busy it takes in what
@@ -200,5 +198,5 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	s.log.Warn("binding failed", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
-	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", pointTitle(contractv1.Point_BIND), DefaultBinder, r.err), Time: now})
+	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", framework.PointTitle(contractv1.Point_BIND), framework.DefaultBinder, r.err), Time: now})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // unknown marks a verdict that must be asked for.
@@ -26,7 +28,7 @@ type class struct {
 	used  uint64 // decision that used it last
 
 	policy     Policy
-	at         pointPolicy
+	at         framework.Plugins
 	generation uint64
 	infos      pluginInfos
 	narrowing  narrowing
@@ -49,11 +51,11 @@ type class struct {
 	totals            totalIndex
 	changed           []uint32
 	flipped, totalled bool
-	remeasured        bool     // when totals were made last, scores were measured by something else
-	message           string   // why no node fits, or empty: not worked out yet
-	failed            *failure // what message was worked out with
-	trouble           error    // what a priority failed with in this decision; it counted 0
-	trace             trace    // for the record of decisions
+	remeasured        bool               // when totals were made last, scores were measured by something else
+	message           string             // why no node fits, or empty: not worked out yet
+	failed            *framework.Failure // what message was worked out with
+	trouble           error              // what a priority failed with in this decision; it counted 0
+	trace             trace              // for the record of decisions
 
 	unaffected *unaffected // plugins that pods of the class do not concern; nil: none
 	// In this decision: plugins to which nothing happened.
@@ -137,7 +139,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	}()
 	c.scratch = s.scratch
 	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
-		c.policy, c.generation, c.at = policy, generation, pointsOf(policy)
+		c.policy, c.generation, c.at = policy, generation, framework.PluginsOf(policy)
 		c.start(len(s.byIndex))
 		c.askUnaffected(ctx)
 	}
@@ -154,12 +156,12 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	}
 	c.invalidate(s)
 	began := c.metrics.start()
-	if c.at.cycler != nil {
+	if c.at.Cycler != nil {
 		if err := c.narrow(ctx, s); err != nil {
 			return err
 		}
-		if c.at.has(contractv1.Point_PRE_FILTER) {
-			began = c.metrics.since(began, pointTitle(contractv1.Point_PRE_FILTER), codeNames[contractv1.Code_SUCCESS])
+		if c.at.Has(contractv1.Point_PRE_FILTER) {
+			began = c.metrics.since(began, framework.PointTitle(contractv1.Point_PRE_FILTER), contractv1.CodeNames[contractv1.Code_SUCCESS])
 		}
 	}
 	if len(c.list) > 0 {
@@ -176,13 +178,13 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	if len(c.fit) == 0 {
 		outcome = contractv1.Code_UNSCHEDULABLE
 	}
-	began = c.metrics.since(began, titleFilter, codeNames[outcome])
-	if c.at.cycler != nil {
+	began = c.metrics.since(began, titleFilter, contractv1.CodeNames[outcome])
+	if c.at.Cycler != nil {
 		if err := c.preScore(ctx, s); err != nil {
 			return err
 		}
-		if c.at.has(contractv1.Point_PRE_SCORE) {
-			began = c.metrics.since(began, pointTitle(contractv1.Point_PRE_SCORE), codeNames[contractv1.Code_SUCCESS])
+		if c.at.Has(contractv1.Point_PRE_SCORE) {
+			began = c.metrics.since(began, framework.PointTitle(contractv1.Point_PRE_SCORE), contractv1.CodeNames[contractv1.Code_SUCCESS])
 		}
 	}
 	if err := c.score(ctx, s); err != nil {
@@ -192,7 +194,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		return err
 	}
 	if len(c.fit) > 0 {
-		c.metrics.since(began, titleScore, codeNames[contractv1.Code_SUCCESS])
+		c.metrics.since(began, titleScore, contractv1.CodeNames[contractv1.Code_SUCCESS])
 	}
 	c.position, c.nodes, c.objects, c.known = s.log.end(), s.nodes, s.edits, true
 	return nil
@@ -200,7 +202,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 
 // start forgets all answers and makes room for those of the policy's plugins.
 func (c *class) start(nodes int) {
-	c.infos = pluginInfos{c.shape.predicates(c.policy.Predicates()), c.shape.priorities(c.policy.Priorities())}
+	c.infos = pluginInfos{framework.PredicatesFor(c.shape.Pod, c.policy.Predicates()), framework.PrioritiesFor(c.shape.Pod, c.policy.Priorities())}
 	c.predicates, c.priorities = newPredicateCaches(c.infos.predicates), newPriorityCaches(c.infos.priorities)
 	c.expires = c.infos.expire()
 	c.message, c.totalled, c.changed = "", false, c.changed[:0]

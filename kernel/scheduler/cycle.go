@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 var errNoPolicy = errors.New("the plugins of the profile are not ready")
@@ -55,8 +57,8 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	case node == nil:
 		began := profile.metrics.start()
 		code := s.postFilter(ctx, p, profile, decision)
-		if profile.at.has(contractv1.Point_POST_FILTER) {
-			profile.metrics.since(began, pointTitle(contractv1.Point_POST_FILTER), codeNames[code])
+		if profile.at.Has(contractv1.Point_POST_FILTER) {
+			profile.metrics.since(began, framework.PointTitle(contractv1.Point_POST_FILTER), contractv1.CodeNames[code])
 		}
 		if ctx.Err() != nil {
 			return
@@ -74,7 +76,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	s.rested(profile, decideAgain, decision.Time)
 	s.tellDecision(p, decision, err)
 	if decision.Node != "" {
-		if profile.at.cycler == nil {
+		if profile.at.Cycler == nil {
 			s.assume(ctx, p, node)
 		} else if !s.place(ctx, p, profile, node, decision) {
 			return
@@ -103,7 +105,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		d.Versions = versioned.Versions()
 	}
 	if s.snapshot.count == 0 {
-		d.Message, p.failed = noNodes, nodeless
+		d.Message, p.failed = noNodes, framework.NoNodes
 		return nil, nil
 	}
 	c.metrics = profile.metrics

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // tryBatch is how many nodes are tried at once.
@@ -80,8 +82,8 @@ func (s *Scheduler) startedOn(node string) {
 // the trial, until there are as many as wanted. Where predicates look beyond a
 // node, each candidate is asked about alone if exact; otherwise they are asked
 // about the one that is chosen. Attempts run parallel to the candidates.
-func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, attempts []*attempt, err error) {
-	info := at.info(step)
+func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, attempts []*attempt, err error) {
+	info := at.Info(step)
 	t := s.trialsOf(c, info)
 	call = &contractv1.CycleCall{Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Steps: []contractv1.CycleStep{{Point: contractv1.Point_CHOOSE, Plugin: step.Plugin}}}
 	refusals := newRefusals(c, call)
@@ -123,7 +125,7 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointP
 
 // tryNodes tries those of the nodes that have no attempt yet, by the predicates
 // that look at one node only.
-func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, t *trials, nodes []uint32) error {
+func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, t *trials, nodes []uint32) error {
 	var ask []uint32
 	for _, n := range nodes {
 		if int(n) < len(s.snapshot.byIndex) && s.snapshot.byIndex[n] != nil && t.nodes[n] == nil {
@@ -157,7 +159,7 @@ func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at poin
 }
 
 // proposals asks the plugin which pods of nodes may go.
-func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, nodes []uint32) ([]*attempt, error) {
+func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, nodes []uint32) ([]*attempt, error) {
 	for _, n := range nodes {
 		s.snapshot.tellStarts(s.snapshot.byIndex[n])
 	}
@@ -168,12 +170,12 @@ func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at poi
 		Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Nodes: nodes,
 		Steps: []contractv1.CycleStep{{Point: contractv1.Point_VICTIMS, Plugin: step.Plugin}},
 	}
-	at.cycler.Cycle(ctx, call)
+	at.Cycler.Cycle(ctx, call)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if stop := at.stop(call); stop != nil {
-		return nil, stop.err()
+	if stop := at.Stop(call); stop != nil {
+		return nil, stop.Err()
 	}
 	list := make([]*attempt, len(nodes))
 	for k, n := range nodes {

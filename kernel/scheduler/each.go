@@ -70,15 +70,15 @@ type Preemption struct {
 // what they decide. The pod's class is up to date. Nil: there are none.
 func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, error) {
 	profile := s.profiles[p.pod.Spec.SchedulerName]
-	if !profile.at.has(contractv1.Point_POST_FILTER) {
+	if !profile.at.Has(contractv1.Point_POST_FILTER) {
 		return nil, nil
 	}
 	call := p.shape.class.refusals(s.snapshot)
 	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
 	var out *Preemption
-	for _, step := range profile.at.steps(contractv1.Point_POST_FILTER) {
+	for _, step := range profile.at.Steps(contractv1.Point_POST_FILTER) {
 		call.Steps = []contractv1.CycleStep{step}
-		profile.at.cycler.Cycle(ctx, call)
+		profile.at.Cycler.Cycle(ctx, call)
 		if ctx.Err() != nil || len(call.Results) == 0 {
 			return out, ctx.Err()
 		}
@@ -89,7 +89,7 @@ func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, err
 				return nil, err
 			}
 		}
-		out = &Preemption{Plugin: profile.at.info(step).Name, Message: strings.Join(r.GetReasons(), ", ")}
+		out = &Preemption{Plugin: profile.at.Info(step).Name, Message: strings.Join(r.GetReasons(), ", ")}
 		if r.GetCode() != contractv1.Code_SUCCESS {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -76,7 +77,7 @@ func (s *Scheduler) waitsOutside(profile *profile, now time.Time) bool {
 // enterBatch lets pods of a profile in, or not. They stay where they are until it is
 // known which.
 func (s *Scheduler) enterBatch(ctx context.Context, profile *profile, pods []*podEntry, now time.Time) {
-	if profile == nil || profile.at.cycler == nil {
+	if profile == nil || profile.at.Cycler == nil {
 		s.admit(pods, now)
 		return
 	}
@@ -112,11 +113,11 @@ func (s *Scheduler) admit(pods []*podEntry, now time.Time) {
 
 // turnedAway asks the pre-enqueue plugins, those whose answer is that of a class
 // once for all pods of it.
-func (s *Scheduler) turnedAway(ctx context.Context, profile *profile, pods []*podEntry) map[*podEntry]*stopped {
-	refused := map[*podEntry]*stopped{}
-	steps := profile.at.steps(contractv1.Point_PRE_ENQUEUE)
-	byClass := slices.DeleteFunc(slices.Clone(steps), func(c contractv1.CycleStep) bool { return !profile.at.info(c).ByClass })
-	byPod := slices.DeleteFunc(steps, func(c contractv1.CycleStep) bool { return profile.at.info(c).ByClass })
+func (s *Scheduler) turnedAway(ctx context.Context, profile *profile, pods []*podEntry) map[*podEntry]*framework.Status {
+	refused := map[*podEntry]*framework.Status{}
+	steps := profile.at.Steps(contractv1.Point_PRE_ENQUEUE)
+	byClass := slices.DeleteFunc(slices.Clone(steps), func(c contractv1.CycleStep) bool { return !profile.at.Info(c).ByClass })
+	byPod := slices.DeleteFunc(steps, func(c contractv1.CycleStep) bool { return profile.at.Info(c).ByClass })
 	if len(byClass) > 0 {
 		var first []*podEntry
 		generation, asked := profile.policy.Generation(), map[*shape]bool{}
@@ -140,8 +141,8 @@ func (s *Scheduler) turnedAway(ctx context.Context, profile *profile, pods []*po
 		}
 		for _, p := range first {
 			// What depends on more than the class, or failed, is asked again.
-			if stop := p.shape.entrance.stop; stop != nil && !stop.refused() || slices.ContainsFunc(byClass, func(c contractv1.CycleStep) bool {
-				info := profile.at.info(c)
+			if stop := p.shape.entrance.stop; stop != nil && !stop.Refused() || slices.ContainsFunc(byClass, func(c contractv1.CycleStep) bool {
+				info := profile.at.Info(c)
 				return len(info.Reads) > 0 || info.Scope == string(sdk.ScopeCluster)
 			}) {
 				p.shape.entrance.asked = false
@@ -161,7 +162,7 @@ type entrance struct {
 	policy     Policy
 	generation uint64
 	asked      bool // false: it is to be asked again
-	stop       *stopped
+	stop       *framework.Status
 
 	keyOf  Policy
 	keyGen uint64
@@ -173,25 +174,25 @@ func shapeOnly(p *podEntry) *contractv1.QueuedPod { return &contractv1.QueuedPod
 
 // admissions asks pre-enqueue plugins about pods; it returns those that may not
 // enter.
-func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []contractv1.CycleStep, pods []*podEntry, as func(*podEntry) *contractv1.QueuedPod) map[*podEntry]*stopped {
-	refused := map[*podEntry]*stopped{}
+func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []contractv1.CycleStep, pods []*podEntry, as func(*podEntry) *contractv1.QueuedPod) map[*podEntry]*framework.Status {
+	refused := map[*podEntry]*framework.Status{}
 	if len(pods) == 0 {
 		return refused
 	}
 	c := &contractv1.CycleCall{Steps: steps, Pods: queuedAll(pods, as)}
-	profile.at.cycler.Cycle(ctx, c)
+	profile.at.Cycler.Cycle(ctx, c)
 	if ctx.Err() != nil {
 		return nil
 	}
 	for k, r := range c.Results {
-		info := profile.at.info(c.Steps[k])
+		info := profile.at.Info(c.Steps[k])
 		for i, a := range r.GetPods() {
 			if p := pods[i]; refused[p] == nil && a.GetCode() != contractv1.Code_SUCCESS && a.GetCode() != contractv1.Code_SKIP {
-				refused[p] = &stopped{contractv1.Point_PRE_ENQUEUE, info, a.GetCode(), a.GetReasons()}
+				refused[p] = &framework.Status{Point: contractv1.Point_PRE_ENQUEUE, Info: info, Code: a.GetCode(), Reasons: a.GetReasons()}
 			}
 		}
 	}
-	if stop := profile.at.stop(c); stop != nil {
+	if stop := profile.at.Stop(c); stop != nil {
 		for _, p := range pods {
 			if refused[p] == nil {
 				refused[p] = stop
@@ -203,17 +204,17 @@ func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []co
 
 // turnAway keeps a pod out of the queue. Its users are told nothing, as by
 // kube-scheduler: it is not ready to be tried.
-func (s *Scheduler) turnAway(p *podEntry, stop *stopped, now time.Time) {
+func (s *Scheduler) turnAway(p *podEntry, stop *framework.Status, now time.Time) {
 	d := &Decision{
 		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count,
-		Message: stop.reason(), Outcomes: []Outcome{stop.outcome()},
+		Message: stop.Reason(), Outcomes: []framework.Outcome{stop.Outcome()},
 	}
-	if stop.refused() {
+	if stop.Refused() {
 		p.seen = s.eventSeq
-		s.queue.gate(p, newFailure([]rejector{rejectionAt(stop.info, stop.info.Scope, stop.info.Scope == string(sdk.ScopeCluster))}))
+		s.queue.gate(p, framework.NewFailure([]framework.Rejector{framework.PointRejector(stop.Info, stop.Info.Scope, stop.Info.Scope == string(sdk.ScopeCluster))}))
 	} else {
-		d.Message = stop.err().Error()
-		s.trouble(stop.err(), now)
+		d.Message = stop.Err().Error()
+		s.trouble(stop.Err(), now)
 		s.queue.hold(p, now)
 	}
 	s.record.keep(d)
@@ -223,11 +224,11 @@ func (s *Scheduler) turnAway(p *podEntry, stop *stopped, now time.Time) {
 // are ordered among the others by priority. One that is late keeps nobody out: the pods
 // are let in without it (false), and it counts for those that still wait then.
 func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry, now time.Time) bool {
-	if !profile.at.has(contractv1.Point_QUEUE_SORT) {
+	if !profile.at.Has(contractv1.Point_QUEUE_SORT) {
 		return true
 	}
-	step := profile.at.steps(contractv1.Point_QUEUE_SORT)[:1]
-	byClass, as := profile.at.info(step[0]).ByClass, (*podEntry).queued
+	step := profile.at.Steps(contractv1.Point_QUEUE_SORT)[:1]
+	byClass, as := profile.at.Info(step[0]).ByClass, (*podEntry).queued
 	if byClass {
 		as = shapeOnly
 	}
@@ -268,11 +269,11 @@ func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry
 		without()
 		s.admit(pods, now)
 	}})
-	at.cycler.Cycle(ctx, c)
+	at.Cycler.Cycle(ctx, c)
 	s.end()
 	var keys []*contractv1.SortKey
-	if stop := at.stop(c); stop != nil {
-		s.trouble(stop.err(), now)
+	if stop := at.Stop(c); stop != nil {
+		s.trouble(stop.Err(), now)
 	} else if len(c.Results) > 0 {
 		keys = c.Results[0].GetKeys()
 	}

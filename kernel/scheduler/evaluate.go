@@ -254,7 +254,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 			}
 		}
 	}
-	x.Plugins = c.narrowing.account(c.at.points[contractv1.Point_PRE_FILTER], c.policy, x.Plugins, accounts, nodes)
+	x.Plugins = c.narrowing.account(c.at.Points[contractv1.Point_PRE_FILTER], c.policy, x.Plugins, accounts, nodes)
 	said, restore, err := s.extendersSay(ctx, p, c)
 	defer restore()
 	if err != nil {

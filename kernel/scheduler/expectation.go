@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 
+	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -46,9 +47,9 @@ func (s *Scheduler) expects(p *podEntry) {
 // preBinds reports whether pre-bind plugins have something to do for an assumed
 // pod. One that has to do with pods with claims alone writes what reserve plugins
 // assumed of these: if that is nothing it has nothing to do.
-func (p *podEntry) preBinds(at pointPolicy) bool {
-	for _, step := range at.stepsFor(p.shape, contractv1.Point_PRE_BIND) {
-		if p.planned || at.info(step).Pods != string(sdk.PodsWithClaims) {
+func (p *podEntry) preBinds(at framework.Plugins) bool {
+	for _, step := range at.StepsFor(p.shape.converted(), contractv1.Point_PRE_BIND) {
+		if p.planned || at.Info(step).Pods != string(sdk.PodsWithClaims) {
 			return true
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // Explanation says why a pod is where it is, or nowhere.
@@ -40,7 +42,7 @@ type Explanation struct {
 	Change *Change `json:"change,omitempty"`
 	// Outcomes are what plugins at points of the cycle beside predicates and
 	// priorities said in the last decision, other than to let the pod pass.
-	Outcomes []Outcome `json:"outcomes,omitempty"`
+	Outcomes []framework.Outcome `json:"outcomes,omitempty"`
 	// Preemption is what post-filter plugins would do; only from Each.
 	Preemption *Preemption `json:"preemption,omitempty"`
 }

@@ -14,6 +14,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // Extender is a server outside that takes part in the decisions about the pods it
@@ -115,7 +117,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	d.Feasible = len(left)
 	for _, e := range said {
 		if len(e.refused) > 0 {
-			d.Outcomes = append(d.Outcomes, Outcome{Point: "filter", Plugin: extenderTitle(e.name), Code: codeNames[contractv1.Code_UNSCHEDULABLE]})
+			d.Outcomes = append(d.Outcomes, framework.Outcome{Point: "filter", Plugin: extenderTitle(e.name), Code: contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE]})
 		}
 	}
 	if len(left) == 0 {
@@ -163,7 +165,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 
 // extenderFailure is that of a pod which extenders refused: nobody knows what can
 // help it, so that anything may.
-var extenderFailure = newFailure([]rejector{{"Extender", []*contractv1.Interest{{Kind: contractv1.KindAny, Actions: uint32(contractv1.Action_ALL)}}}})
+var extenderFailure = framework.NewFailure([]framework.Rejector{{Name: "Extender", Interests: []*contractv1.Interest{{Kind: contractv1.KindAny, Actions: uint32(contractv1.Action_ALL)}}}})
 
 // extendersLeave asks which of the nodes that fit are left, in their order, and notes
 // what each extender said about the others.

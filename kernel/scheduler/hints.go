@@ -120,9 +120,9 @@ func (s *Scheduler) consult(g *podGroup, helped map[*podGroup]int, questions map
 		if e.seq == g.except || e.capped && g.shape.Message.GetPriority() > e.ceiling {
 			continue
 		}
-		for k := range g.failed.rejectors {
-			r := &g.failed.rejectors[k]
-			wants, hint := r.wants(e.kind, e.action)
+		for k := range g.failed.Rejectors {
+			r := &g.failed.Rejectors[k]
+			wants, hint := r.Wants(e.kind, e.action)
 			if !wants {
 				continue
 			}
@@ -130,7 +130,7 @@ func (s *Scheduler) consult(g *podGroup, helped map[*podGroup]int, questions map
 				helped[g] = at
 				return
 			}
-			s.enquire(g, r.name, at, helped, questions)
+			s.enquire(g, r.Name, at, helped, questions)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (s *Scheduler) enquire(g *podGroup, plugin string, at int, helped map[*podG
 	if q == nil {
 		q = &question{profile: s.profiles[g.scheduler], plugin: -1, listed: map[int]bool{}}
 		if q.profile != nil {
-			q.plugin = slices.IndexFunc(q.profile.at.points[contractv1.Point_QUEUEING_HINT], func(i contractv1.PointInfo) bool { return i.Name == plugin })
+			q.plugin = slices.IndexFunc(q.profile.at.Points[contractv1.Point_QUEUEING_HINT], func(i contractv1.PointInfo) bool { return i.Name == plugin })
 		}
 		questions[key] = q
 	}
@@ -185,20 +185,20 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 			}
 		}
 		at := q.profile.at
-		if at.cycler == nil || q.plugin >= len(at.points[contractv1.Point_QUEUEING_HINT]) {
+		if at.Cycler == nil || q.plugin >= len(at.Points[contractv1.Point_QUEUEING_HINT]) {
 			return // the profile turned to another policy, which brings everybody back
 		}
 		began := time.Now()
 		s.begin(work{profile: q.profile})
-		at.cycler.Cycle(ctx, c)
+		at.Cycler.Cycle(ctx, c)
 		s.end()
 		if ctx.Err() != nil {
 			return
 		}
 		took, useful := time.Since(began), make([]bool, len(events))
-		stop := at.stop(c)
+		stop := at.Stop(c)
 		if stop != nil {
-			s.trouble(stop.err(), s.clock.Now())
+			s.trouble(stop.Err(), s.clock.Now())
 		}
 		for k, g := range groups {
 			last := len(events)
@@ -214,7 +214,7 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 				helped[g] = event
 			}
 		}
-		s.deps.Metrics.hinted(at.name(c.Steps[0]), s.labels(q.events), useful, stop != nil, took)
+		s.deps.Metrics.hinted(at.Name(c.Steps[0]), s.labels(q.events), useful, stop != nil, took)
 	}
 }
 

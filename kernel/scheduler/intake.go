@@ -231,7 +231,7 @@ func (s *Scheduler) setLeaving(p *podEntry, fresh, reshaped bool, now time.Time)
 // are not asked: it is one pod, and an attempt is as soon made.
 func (p *podEntry) wantsOwn(changed contractv1.Action) bool {
 	for _, action := range actions(changed) {
-		if p.failed.wants(contractv1.KindPod, action) {
+		if p.failed.Wants(contractv1.KindPod, action) {
 			return true
 		}
 	}

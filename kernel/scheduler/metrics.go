@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // Metrics are what schedulers count, under the names of kube-scheduler's. They
@@ -242,7 +244,7 @@ func (m *Metrics) stepped(profile string, points contractv1.Points, c *contractv
 		if told == 0 { // nobody said what is whose
 			sum = took * time.Duration(k-first) / time.Duration(len(c.Results))
 		}
-		m.points.WithLabelValues(pointTitle(at), codeNames[code], profile).Observe(sum.Seconds())
+		m.points.WithLabelValues(framework.PointTitle(at), contractv1.CodeNames[code], profile).Observe(sum.Seconds())
 	}
 }
 
@@ -327,7 +329,7 @@ func (m *Metrics) wrote(began time.Time, requests []bindRequest, results []bindR
 			if failed {
 				code = contractv1.Code_ERROR
 			}
-			times = m.points.WithLabelValues(pointTitle(contractv1.Point_BIND), codeNames[code], profile)
+			times = m.points.WithLabelValues(framework.PointTitle(contractv1.Point_BIND), contractv1.CodeNames[code], profile)
 		}
 		times.Observe(took)
 	}

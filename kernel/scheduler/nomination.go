@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // A pod that is nominated to a node has its room kept there: a pod of the same
@@ -86,8 +88,8 @@ func (s *snapshot) nomineesAbove(node string, priority int32, but *podEntry) []*
 // nominated to: no other node was looked at.
 func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node *nodeEntry, d *Decision) error {
 	d.Feasible = 1
-	d.Outcomes = append(d.Outcomes, Outcome{
-		Point: pointNames[contractv1.Point_POST_FILTER], Code: codeNames[contractv1.Code_SUCCESS],
+	d.Outcomes = append(d.Outcomes, framework.Outcome{
+		Point: framework.PointNames[contractv1.Point_POST_FILTER], Code: contractv1.CodeNames[contractv1.Code_SUCCESS],
 		Reasons: []string{"it was nominated to " + node.name + ", whose room was kept for it"},
 	})
 	if _, found := slices.BinarySearch(c.fit, node.index); s.cfg.Explain == 0 || !found {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 const (
@@ -58,7 +60,7 @@ func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 // takes back what it did. False: others did something else with it meanwhile.
 func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) bool {
 	s.assumes(p, node)
-	if len(profile.at.stepsFor(p.shape, contractv1.Point_RESERVE, contractv1.Point_PERMIT)) == 0 {
+	if len(profile.at.StepsFor(p.shape.converted(), contractv1.Point_RESERVE, contractv1.Point_PERMIT)) == 0 {
 		s.bind(ctx, p, profile)
 		return true
 	}
@@ -68,7 +70,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		return false
 	}
 	at := profile.at
-	steps := at.stepsFor(p.shape, contractv1.Point_RESERVE, contractv1.Point_PERMIT)
+	steps := at.StepsFor(p.shape.converted(), contractv1.Point_RESERVE, contractv1.Point_PERMIT)
 	if len(steps) == 0 {
 		s.bind(ctx, p, profile) // it turned to another policy
 		return true
@@ -76,7 +78,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 	c := s.onNode(p, node.name, steps)
 	for k := range c.Steps {
 		if c.Steps[k].Point == contractv1.Point_PERMIT {
-			c.Steps[k].Waiting = s.waitingFor(at.name(c.Steps[k]), profile, d.Time)
+			c.Steps[k].Waiting = s.waitingFor(at.Name(c.Steps[k]), profile, d.Time)
 		}
 	}
 	p.reserved = true // whatever becomes of it now, it is taken back
@@ -90,12 +92,12 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 			p.planned = p.planned || len(r.GetAssumed()) > 0
 		}
 		if r.GetCode() == contractv1.Code_WAIT {
-			name, patience := at.name(c.Steps[k]), time.Duration(r.GetWaitNanoseconds())
+			name, patience := at.Name(c.Steps[k]), time.Duration(r.GetWaitNanoseconds())
 			wait.until[name] = hold{d.Time.Add(patience), patience, r.GetReasons()}
-			d.Outcomes = append(d.Outcomes, Outcome{Point: pointNames[contractv1.Point_PERMIT], Plugin: name, Code: codeNames[r.GetCode()], Reasons: r.GetReasons()})
+			d.Outcomes = append(d.Outcomes, framework.Outcome{Point: framework.PointNames[contractv1.Point_PERMIT], Plugin: name, Code: contractv1.CodeNames[r.GetCode()], Reasons: r.GetReasons()})
 		}
 	}
-	stop := at.stop(c)
+	stop := at.Stop(c)
 	switch {
 	case stop != nil:
 		s.unassume(p)
@@ -111,7 +113,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 	}
 	for k, r := range c.Results {
 		if c.Steps[k].Point == contractv1.Point_PERMIT {
-			s.settleHeld(ctx, at.name(c.Steps[k]), r.GetDecisions(), d.Time)
+			s.settleHeld(ctx, at.Name(c.Steps[k]), r.GetDecisions(), d.Time)
 		}
 	}
 	return true
@@ -136,7 +138,7 @@ func (s *Scheduler) stays(ctx context.Context, w *held, profile *profile, ask fu
 
 // propose asks reserve and permit plugins about a pod on its node. Behind an answer that
 // was late it goes on with the steps that are left. It returns what stays does.
-func (s *Scheduler) propose(ctx context.Context, w *held, profile *profile, at pointPolicy, c *contractv1.CycleCall) context.Context {
+func (s *Scheduler) propose(ctx context.Context, w *held, profile *profile, at framework.Plugins, c *contractv1.CycleCall) context.Context {
 	name := w.pod.pod.Spec.SchedulerName
 	for left := c; ; {
 		asked := ctx
@@ -146,7 +148,7 @@ func (s *Scheduler) propose(ctx context.Context, w *held, profile *profile, at p
 		if left != c {
 			c.Results = append(c.Results, left.Results...)
 		}
-		if ctx == asked || len(c.Results) == len(c.Steps) || at.stop(c) != nil {
+		if ctx == asked || len(c.Results) == len(c.Steps) || at.Stop(c) != nil {
 			return ctx
 		}
 		left = with(c, c.Steps[len(c.Results):])
@@ -196,7 +198,7 @@ func (s *Scheduler) allow(ctx context.Context, w *held, plugin string) {
 		return
 	}
 	delete(s.waiting, w.pod.uid)
-	s.deps.Metrics.waited(codeNames[contractv1.Code_SUCCESS], s.clock.Since(w.since))
+	s.deps.Metrics.waited(contractv1.CodeNames[contractv1.Code_SUCCESS], s.clock.Since(w.since))
 	s.bind(ctx, w.pod, s.profiles[w.pod.pod.Spec.SchedulerName])
 }
 
@@ -207,19 +209,19 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 	d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count}
 	info := &contractv1.PointInfo{Name: plugin}
 	if profile := s.profiles[p.pod.Spec.SchedulerName]; profile != nil {
-		for i := range profile.at.points[contractv1.Point_PERMIT] {
-			if known := &profile.at.points[contractv1.Point_PERMIT][i]; known.Name == plugin {
+		for i := range profile.at.Points[contractv1.Point_PERMIT] {
+			if known := &profile.at.Points[contractv1.Point_PERMIT][i]; known.Name == plugin {
 				info = known
 			}
 		}
 	}
-	s.deps.Metrics.waited(codeNames[contractv1.Code_UNSCHEDULABLE], now.Sub(w.since))
+	s.deps.Metrics.waited(contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE], now.Sub(w.since))
 	s.unassume(p)
 	if p.pod.DeletionTimestamp != nil {
 		s.withdraw(p)
 		return
 	}
-	s.refusedAt(p, &stopped{contractv1.Point_PERMIT, info, contractv1.Code_UNSCHEDULABLE, []string{reason}}, d)
+	s.refusedAt(p, &framework.Status{Point: contractv1.Point_PERMIT, Info: info, Code: contractv1.Code_UNSCHEDULABLE, Reasons: []string{reason}}, d)
 	s.record.keep(d)
 }
 
@@ -227,7 +229,7 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 // that it is tried again, as after an error.
 func (s *Scheduler) makeWay(w *held, plugin string) {
 	p, now := w.pod, s.clock.Now()
-	s.deps.Metrics.waited(codeNames[contractv1.Code_ERROR], now.Sub(w.since))
+	s.deps.Metrics.waited(contractv1.CodeNames[contractv1.Code_ERROR], now.Sub(w.since))
 	s.unassume(p)
 	if p.pod.DeletionTimestamp != nil {
 		s.withdraw(p)
@@ -236,7 +238,7 @@ func (s *Scheduler) makeWay(w *held, plugin string) {
 	d := &Decision{
 		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count,
 		Message:  "waiting on permit for pod: preempted",
-		Outcomes: []Outcome{{Point: pointNames[contractv1.Point_PERMIT], Plugin: plugin, Code: codeNames[contractv1.Code_ERROR], Reasons: []string{"preempted"}}},
+		Outcomes: []framework.Outcome{{Point: framework.PointNames[contractv1.Point_PERMIT], Plugin: plugin, Code: contractv1.CodeNames[contractv1.Code_ERROR], Reasons: []string{"preempted"}}},
 	}
 	s.withdraw(p)
 	s.queue.retry(p, now)
@@ -265,18 +267,18 @@ func (s *Scheduler) review(ctx context.Context, now time.Time) {
 		if !s.asks(profile) {
 			continue
 		}
-		for _, step := range profile.at.steps(contractv1.Point_PERMIT_REVIEW) {
-			name := profile.at.name(step)
+		for _, step := range profile.at.Steps(contractv1.Point_PERMIT_REVIEW) {
+			name := profile.at.Name(step)
 			step.Waiting = s.waitingFor(name, profile, now)
 			if len(step.Waiting) == 0 {
 				continue
 			}
 			c, at := &contractv1.CycleCall{Steps: []contractv1.CycleStep{step}}, profile.at
 			s.begin(work{profile: profile})
-			at.cycler.Cycle(ctx, c)
+			at.Cycler.Cycle(ctx, c)
 			s.end()
-			if stop := at.stop(c); stop != nil {
-				s.trouble(stop.err(), now)
+			if stop := at.Stop(c); stop != nil {
+				s.trouble(stop.Err(), now)
 			} else if len(c.Results) > 0 {
 				s.settleHeld(ctx, name, c.Results[0].GetDecisions(), now)
 			}
@@ -297,7 +299,7 @@ func (s *Scheduler) orphans(ctx context.Context) {
 	for _, w := range s.waiting {
 		profile := s.profiles[w.pod.pod.Spec.SchedulerName]
 		for plugin := range w.until {
-			there := profile != nil && slices.ContainsFunc(profile.at.points[contractv1.Point_PERMIT], func(i contractv1.PointInfo) bool { return i.Name == plugin })
+			there := profile != nil && slices.ContainsFunc(profile.at.Points[contractv1.Point_PERMIT], func(i contractv1.PointInfo) bool { return i.Name == plugin })
 			if !there {
 				s.allow(ctx, w, plugin)
 			}
@@ -316,10 +318,10 @@ func (s *Scheduler) takeBack(p *podEntry, node string) {
 	p.reserved = false
 	s.forgetAssumed(p.uid)
 	profile := s.profiles[p.pod.Spec.SchedulerName]
-	if profile == nil || !profile.at.has(contractv1.Point_RESERVE) {
+	if profile == nil || !profile.at.Has(contractv1.Point_RESERVE) {
 		return
 	}
-	steps := profile.at.stepsFor(p.shape, contractv1.Point_UNRESERVE)
+	steps := profile.at.StepsFor(p.shape.converted(), contractv1.Point_UNRESERVE)
 	slices.Reverse(steps)
 	c := s.onNode(p, node, steps)
 	s.unreserves = append(s.unreserves, unreserve{p.pod.Spec.SchedulerName, profile.at, c})
@@ -327,15 +329,15 @@ func (s *Scheduler) takeBack(p *podEntry, node string) {
 
 // step asks plugins at points that a pod with a node goes through, and counts what
 // they took. Any goroutine may call it.
-func (s *Scheduler) step(ctx context.Context, profile string, at pointPolicy, c *contractv1.CycleCall) {
+func (s *Scheduler) step(ctx context.Context, profile string, at framework.Plugins, c *contractv1.CycleCall) {
 	began := time.Now()
-	at.cycler.Cycle(ctx, c)
-	s.deps.Metrics.stepped(profile, at.points, c, time.Since(began))
+	at.Cycler.Cycle(ctx, c)
+	s.deps.Metrics.stepped(profile, at.Points, c, time.Since(began))
 }
 
 type unreserve struct {
 	profile string
-	at      pointPolicy
+	at      framework.Plugins
 	call    *contractv1.CycleCall
 }
 

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // Evicter ends a pod in favour of another: it sets the condition on the victim
@@ -23,7 +25,7 @@ const preemptionWords = "preemption: "
 // answered, together.
 func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profile, d *Decision) contractv1.Code {
 	const none = contractv1.Code_UNSCHEDULABLE
-	if profile == nil || !profile.at.has(contractv1.Point_POST_FILTER) || p.shape.class == nil {
+	if profile == nil || !profile.at.Has(contractv1.Point_POST_FILTER) || p.shape.class == nil {
 		s.withdraw(p)
 		return none
 	}
@@ -40,22 +42,22 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 	// One plugin after the other, until one succeeds, fails, or knows that nothing
 	// can be done.
 asking:
-	for _, step := range at.steps(contractv1.Point_POST_FILTER) {
+	for _, step := range at.Steps(contractv1.Point_POST_FILTER) {
 		call.Steps = []contractv1.CycleStep{step}
 		s.counts.preemptions.Inc()
 		outcome, r := s.askPostFilter(ctx, p, profile, step, call)
 		if ctx.Err() != nil || r == nil {
 			return none
 		}
-		if outcome.code != contractv1.Code_SKIP {
-			d.Outcomes = append(d.Outcomes, outcome.outcome())
+		if outcome.Code != contractv1.Code_SKIP {
+			d.Outcomes = append(d.Outcomes, outcome.Outcome())
 		}
-		switch outcome.code {
+		switch outcome.Code {
 		case contractv1.Code_SUCCESS:
-			return outcome.code
+			return outcome.Code
 		case contractv1.Code_ERROR:
-			s.trouble(outcome.err(), d.Time)
-			all, words = outcome.code, outcome.reasons
+			s.trouble(outcome.Err(), d.Time)
+			all, words = outcome.Code, outcome.Reasons
 			break asking
 		case contractv1.Code_SKIP:
 			continue
@@ -63,11 +65,11 @@ asking:
 		if r.GetWithdrawn() {
 			s.withdraw(p)
 		}
-		if outcome.code == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
-			all, words = outcome.code, outcome.reasons
+		if outcome.Code == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
+			all, words = outcome.Code, outcome.Reasons
 			break
 		}
-		words = append(words, outcome.reasons...)
+		words = append(words, outcome.Reasons...)
 	}
 	if len(words) > 0 {
 		d.Message += " " + strings.Join(words, ", ")
@@ -77,24 +79,24 @@ asking:
 
 // askPostFilter asks one plugin, tries what it wants tried, and does what it
 // decided.
-func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *profile, step contractv1.CycleStep, call *contractv1.CycleCall) (*stopped, *contractv1.StepResult) {
-	at, info := profile.at, profile.at.info(step)
+func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *profile, step contractv1.CycleStep, call *contractv1.CycleCall) (*framework.Status, *contractv1.StepResult) {
+	at, info := profile.at, profile.at.Info(step)
 	var helpful []uint32
 	if info.Samples {
 		helpful = helpfulOf(call)
 		call = sampled(call, len(helpful))
 	}
-	at.cycler.Cycle(ctx, call)
+	at.Cycler.Cycle(ctx, call)
 	if ctx.Err() != nil || len(call.Results) == 0 {
 		return nil, nil
 	}
 	r := call.Results[0]
-	outcome := &stopped{contractv1.Point_POST_FILTER, info, r.GetCode(), r.GetReasons()}
+	outcome := &framework.Status{Point: contractv1.Point_POST_FILTER, Info: info, Code: r.GetCode(), Reasons: r.GetReasons()}
 	if r.GetCode() != contractv1.Code_SUCCESS {
 		return outcome, r
 	}
-	failed := func(err error) (*stopped, *contractv1.StepResult) {
-		outcome.code, outcome.reasons = contractv1.Code_ERROR, []string{preemptionWords + err.Error()}
+	failed := func(err error) (*framework.Status, *contractv1.StepResult) {
+		outcome.Code, outcome.Reasons = contractv1.Code_ERROR, []string{preemptionWords + err.Error()}
 		return outcome, r
 	}
 	tried := r.GetTrial() != nil
@@ -110,7 +112,7 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 			return failed(err)
 		}
 		r = chosen
-		outcome.code, outcome.reasons = r.GetCode(), r.GetReasons()
+		outcome.Code, outcome.Reasons = r.GetCode(), r.GetReasons()
 		if r.GetCode() != contractv1.Code_SUCCESS {
 			return outcome, r
 		}
@@ -124,7 +126,7 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 // tryOut tries nodes and has the plugin choose among the candidates that extenders
 // leave. Where predicates look beyond a node, those are asked about the one it chose; only if
 // they refuse, or extenders are to be told, about all.
-func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial) (*contractv1.StepResult, error) {
+func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at framework.Plugins, step contractv1.CycleStep, trial *contractv1.Trial) (*contractv1.StepResult, error) {
 	c, extenders := p.shape.class, s.preempting(p.pod)
 	for _, exact := range []bool{len(extenders) > 0, true} {
 		call, attempts, err := s.dryRun(ctx, p, c, at, step, trial, exact)
@@ -140,13 +142,13 @@ func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, ste
 			}
 		}
 		var r *contractv1.StepResult
-		if at.info(step).Ranks && len(extenders) == 0 {
+		if at.Info(step).Ranks && len(extenders) == 0 {
 			if r, err = s.bestRanked(ctx, at, step, call, attempts); err != nil {
 				return nil, err
 			}
 		}
 		if r == nil {
-			at.cycler.Cycle(ctx, call)
+			at.Cycler.Cycle(ctx, call)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -289,10 +291,10 @@ func (c *class) refusals(s *snapshot) *contractv1.CycleCall {
 		case v.predicate >= 0:
 			v.verdict = c.predicates[v.predicate].verdicts[n]
 			list.add(uint32(n), v, "", nil)
-		case c.narrowing.stop != nil && c.narrowing.stop.code == contractv1.Code_UNSCHEDULABLE:
+		case c.narrowing.stop != nil && c.narrowing.stop.Code == contractv1.Code_UNSCHEDULABLE:
 			list.resolvable(uint32(n), c.narrowing.stop)
 		case c.narrowing.stop != nil:
-			list.add(uint32(n), v, c.narrowing.stop.info.Name, c.narrowing.stop.reasons)
+			list.add(uint32(n), v, c.narrowing.stop.Info.Name, c.narrowing.stop.Reasons)
 		case len(c.narrowing.by) > 0:
 			list.add(uint32(n), v, c.narrowing.by[0], []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing.by)})
 		}
@@ -301,9 +303,9 @@ func (c *class) refusals(s *snapshot) *contractv1.CycleCall {
 }
 
 // resolvable is add of a pre-filter's ruling that others' leaving may change.
-func (r *refusals) resolvable(n uint32, stop *stopped) {
+func (r *refusals) resolvable(n uint32, stop *framework.Status) {
 	before := len(r.call.Refusals)
-	r.add(n, ruling{predicate: absent}, stop.info.Name, stop.reasons)
+	r.add(n, ruling{predicate: absent}, stop.Info.Name, stop.Reasons)
 	if len(r.call.Refusals) > before {
 		r.call.Refusals[before].Code = contractv1.Code_UNSCHEDULABLE
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // preBinding is a pod's time between its permit and its binding, while pre-bind
@@ -46,15 +48,15 @@ func (b *preBinding) ends() string {
 
 // preBind asks the pre-bind plugins of a pod that can be called off meanwhile. What
 // it returns keeps the pod from being bound.
-func (s *Scheduler) preBind(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, profile string, b *preBinding) *stopped {
-	c := with(about, at.stepsFor(of, contractv1.Point_PRE_BIND))
+func (s *Scheduler) preBind(ctx context.Context, at framework.Plugins, about *contractv1.CycleCall, of *shape, profile string, b *preBinding) *framework.Status {
+	c := with(about, at.StepsFor(of.converted(), contractv1.Point_PRE_BIND))
 	if ctx.Err() == nil {
 		s.step(ctx, profile, at, c)
 	}
-	stop, by := at.stop(c), b.ends()
-	if by == "" || stop != nil && stop.refused() {
+	stop, by := at.Stop(c), b.ends()
+	if by == "" || stop != nil && stop.Refused() {
 		return stop
 	}
 	last := c.Steps[max(len(c.Results)-1, 0)]
-	return &stopped{last.Point, at.info(last), contractv1.Code_ERROR, []string{"preempted by " + by}}
+	return &framework.Status{Point: last.Point, Info: at.Info(last), Code: contractv1.Code_ERROR, Reasons: []string{"preempted by " + by}}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -13,10 +14,10 @@ import (
 // narrowing is what pre-filter plugins said about a class: which nodes are worth
 // asking about. The zero value leaves all.
 type narrowing struct {
-	answers []narrowAnswer // by plugin
-	allowed []bool         // by node index, as far as it goes; nil: all
-	by      []string       // plugins that left nodes out
-	stop    *stopped       // one refused the pod
+	answers []narrowAnswer    // by plugin
+	allowed []bool            // by node index, as far as it goes; nil: all
+	by      []string          // plugins that left nodes out
+	stop    *framework.Status // one refused the pod
 }
 
 // narrowAnswer is one plugin's answer, with what it depends on.
@@ -36,7 +37,7 @@ func (n *narrowing) allows(node uint32) bool {
 // narrow asks the pre-filter plugins whose answers may be others now, and lists
 // all nodes if the outcome is another.
 func (c *class) narrow(ctx context.Context, s *snapshot) error {
-	infos := c.at.points[contractv1.Point_PRE_FILTER]
+	infos := c.at.Points[contractv1.Point_PRE_FILTER]
 	if len(infos) == 0 {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (c *class) narrow(ctx context.Context, s *snapshot) error {
 		if a.known && a.reads == reads && a.nodes == s.nodes && (infos[i].Scope != "cluster" || a.position == s.log.end()) {
 			continue
 		}
-		if !c.shape.concerns(infos[i].Pods) {
+		if !framework.Concerns(c.shape.Pod, infos[i].Pods) {
 			*a = narrowAnswer{known: true, reads: reads, nodes: s.nodes, position: s.log.end()}
 			continue
 		}
@@ -64,12 +65,12 @@ func (c *class) narrow(ctx context.Context, s *snapshot) error {
 	if len(call.Steps) == 0 {
 		return nil
 	}
-	c.at.cycler.Cycle(ctx, call)
+	c.at.Cycler.Cycle(ctx, call)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if stop := c.at.stop(call); stop != nil && !stop.refused() {
-		return stop.err()
+	if stop := c.at.Stop(call); stop != nil && !stop.Refused() {
+		return stop.Err()
 	}
 	for k, r := range call.Results {
 		// A plugin that was left out for a failure is asked again.
@@ -100,7 +101,7 @@ func (n *narrowing) combine(infos []contractv1.PointInfo, nodes int) {
 		switch {
 		case r == nil:
 		case r.GetCode() == contractv1.Code_UNSCHEDULABLE || r.GetCode() == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE:
-			n.stop = &stopped{contractv1.Point_PRE_FILTER, &infos[i], r.GetCode(), r.GetReasons()}
+			n.stop = &framework.Status{Point: contractv1.Point_PRE_FILTER, Info: &infos[i], Code: r.GetCode(), Reasons: r.GetReasons()}
 			return
 		case r.GetNarrowed():
 			mine := make([]bool, nodes)
@@ -120,17 +121,17 @@ func (n *narrowing) combine(infos []contractv1.PointInfo, nodes int) {
 // tell adds what pre-filter plugins, which left out nodes out, did to the words
 // about a pod that fits nowhere: the message if they alone decided, or a count of nodes, and what can
 // bring the pod back.
-func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[string]int, by *[]rejector) (refused string) {
+func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[string]int, by *[]framework.Rejector) (refused string) {
 	if n.stop == nil && n.allowed == nil {
 		return ""
 	}
 	for i := range infos {
-		if n.stop != nil && n.stop.info.Name == infos[i].Name || slices.Contains(n.by, infos[i].Name) {
-			*by = append(*by, rejectionAt(&infos[i], infos[i].Scope, false))
+		if n.stop != nil && n.stop.Info.Name == infos[i].Name || slices.Contains(n.by, infos[i].Name) {
+			*by = append(*by, framework.PointRejector(&infos[i], infos[i].Scope, false))
 		}
 	}
 	if n.stop != nil {
-		return n.stop.reason()
+		return n.stop.Reason()
 	}
 	if out > 0 {
 		reasons[fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", n.by)] += out
@@ -152,14 +153,14 @@ func (n *narrowing) account(infos []contractv1.PointInfo, policy Policy, plugins
 	var first []PluginAccount
 	for i := range n.answers {
 		r, info := n.answers[i].result, &infos[i]
-		stops := n.stop != nil && n.stop.info == info
+		stops := n.stop != nil && n.stop.Info == info
 		if !stops && !r.GetNarrowed() {
 			continue
 		}
 		reasons := []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", []string{strings.TrimSuffix(info.Name, "PreFilter")})}
 		left := map[uint32]bool{}
 		if stops {
-			reasons = []string{n.stop.reason()}
+			reasons = []string{n.stop.Reason()}
 		} else {
 			for _, node := range r.GetNodes() {
 				left[node] = true
@@ -188,16 +189,16 @@ func (n *narrowing) account(infos []contractv1.PointInfo, policy Policy, plugins
 // preScore tells the pre-score plugins which nodes fit, when anything is another
 // than in the decision before.
 func (c *class) preScore(ctx context.Context, s *snapshot) error {
-	if !c.at.has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.log.end() {
+	if !c.at.Has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.log.end() {
 		return nil
 	}
-	call := &contractv1.CycleCall{Steps: c.at.steps(contractv1.Point_PRE_SCORE), Class: c.id, Nodes: c.fit}
-	c.at.cycler.Cycle(ctx, call)
+	call := &contractv1.CycleCall{Steps: c.at.Steps(contractv1.Point_PRE_SCORE), Class: c.id, Nodes: c.fit}
+	c.at.Cycler.Cycle(ctx, call)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if stop := c.at.stop(call); stop != nil {
-		return stop.err()
+	if stop := c.at.Stop(call); stop != nil {
+		return stop.Err()
 	}
 	return nil
 }

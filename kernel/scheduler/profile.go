@@ -7,13 +7,15 @@ import (
 	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // profile is a policy source with what was last seen of it.
 type profile struct {
 	source PolicySource
 	policy Policy
-	at     pointPolicy // what policy has beside predicates and priorities
+	at     framework.Plugins // what policy has beside predicates and priorities
 	// next is a policy that is still being fed; policy decides until it is not.
 	next Policy
 	// turned: policy is another than at was made of.

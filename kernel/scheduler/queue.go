@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // place says where a pod is on its way.
@@ -59,14 +61,14 @@ type podEntry struct {
 	since    time.Time // entered the queue first
 	stamp    time.Time // entered it last, which orders pods of one priority
 	attempts int
-	refusals int       // attempts that plugins refused
-	faults   int       // errors since
-	ready    time.Time // the window in which back-off ends; zero: to be worked out
-	failed   *failure  // who refused it in the last attempt
-	key      sortKey   // where plugins order the queue
-	keyed    bool      // key is the plugin's
-	admitted bool      // plugins let it in
-	entry    entry     // how it comes into the queue
+	refusals int                // attempts that plugins refused
+	faults   int                // errors since
+	ready    time.Time          // the window in which back-off ends; zero: to be worked out
+	failed   *framework.Failure // who refused it in the last attempt
+	key      sortKey            // where plugins order the queue
+	keyed    bool               // key is the plugin's
+	admitted bool               // plugins let it in
+	entry    entry              // how it comes into the queue
 
 	// Of the events that may help it (events.go).
 	seen    uint64 // those up to here were seen by the last attempt
@@ -295,7 +297,7 @@ func (q *queue) rewind(h *podHeap, now time.Time) {
 }
 
 // park puts a pod that plugins refused into the pool.
-func (q *queue) park(p *podEntry, f *failure, now time.Time) {
+func (q *queue) park(p *podEntry, f *framework.Failure, now time.Time) {
 	p.failed = f
 	p.refusals++
 	p.faults = 0
@@ -308,7 +310,7 @@ func (q *queue) park(p *podEntry, f *failure, now time.Time) {
 }
 
 // gate puts a pod that was turned away before it was tried into the pool.
-func (q *queue) gate(p *podEntry, f *failure) {
+func (q *queue) gate(p *podEntry, f *framework.Failure) {
 	p.failed = f
 	p.place = gated
 	q.gates++

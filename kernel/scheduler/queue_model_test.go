@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // modelPod is a pod in a queue that is nothing but a list.
@@ -20,7 +22,7 @@ type modelPod struct {
 	ready    time.Time // end of back-off, as a window
 	refusals int
 	faults   int
-	by       *failure
+	by       *framework.Failure
 }
 
 type model struct {
@@ -95,7 +97,7 @@ func runModel(t *testing.T, seed uint64) {
 	q.windowOf(t0)
 	m := &model{pods: map[string]*modelPod{}, epoch: t0}
 	now := t0
-	rejectors := []*failure{newFailure([]rejector{{name: "A"}}), newFailure([]rejector{{name: "B"}}), newFailure([]rejector{{name: "A"}, {name: "B"}})}
+	rejectors := []*framework.Failure{framework.NewFailure([]framework.Rejector{{Name: "A"}}), framework.NewFailure([]framework.Rejector{{Name: "B"}}), framework.NewFailure([]framework.Rejector{{Name: "A"}, {Name: "B"}})}
 	next := 0
 	any := func(places ...string) *modelPod {
 		var list []*modelPod

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 func testQueue() *queue {
@@ -27,8 +29,8 @@ func newEntry(name string, change ...func(*v1.Pod)) *podEntry {
 
 var (
 	fresh   = entry{event: eventPodAdd}
-	nobody  = newFailure(nil)
-	byOther = newFailure([]rejector{{name: "Other"}})
+	nobody  = framework.NewFailure(nil)
+	byOther = framework.NewFailure([]framework.Rejector{{Name: "Other"}})
 )
 
 var t0 = time.Unix(1_700_000_000, 0)

@@ -95,8 +95,8 @@ func (m *queueMetrics) waits(p *podEntry, by float64) {
 	if p.place == gated {
 		return
 	}
-	for k := range p.failed.rejectors {
-		if plugin := p.failed.rejectors[k].name; plugin != "" {
+	for k := range p.failed.Rejectors {
+		if plugin := p.failed.Rejectors[k].Name; plugin != "" {
 			m.refused.WithLabelValues(plugin, p.pod.Spec.SchedulerName).Add(by)
 		}
 	}

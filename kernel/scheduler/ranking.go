@@ -5,11 +5,13 @@ import (
 	"slices"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // bestRanked asks the plugin how the candidates compare of which that is not known
 // yet, and nominates the pod to the first of the best; nil: none is to be chosen.
-func (s *Scheduler) bestRanked(ctx context.Context, at pointPolicy, step contractv1.CycleStep, call *contractv1.CycleCall, attempts []*attempt) (*contractv1.StepResult, error) {
+func (s *Scheduler) bestRanked(ctx context.Context, at framework.Plugins, step contractv1.CycleStep, call *contractv1.CycleCall, attempts []*attempt) (*contractv1.StepResult, error) {
 	ask := &contractv1.CycleCall{Class: call.Class, Pods: call.Pods, Steps: []contractv1.CycleStep{{Point: contractv1.Point_RANK, Plugin: step.Plugin}}}
 	var asked []*attempt
 	for k, a := range attempts {
@@ -18,12 +20,12 @@ func (s *Scheduler) bestRanked(ctx context.Context, at pointPolicy, step contrac
 		}
 	}
 	if len(asked) > 0 {
-		at.cycler.Cycle(ctx, ask)
+		at.Cycler.Cycle(ctx, ask)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if stop := at.stop(ask); stop != nil {
-			return nil, stop.err()
+		if stop := at.Stop(ask); stop != nil {
+			return nil, stop.Err()
 		}
 		if len(ask.Results) == 0 || len(ask.Results[0].GetRanks()) != len(asked) {
 			return nil, nil // its failure is to be ignored

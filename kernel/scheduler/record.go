@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // Decision is what the scheduler last did about a pod.
@@ -24,7 +26,7 @@ type Decision struct {
 	Message string
 	// Outcomes are what plugins at points of the cycle beside predicates and
 	// priorities said about it, other than to let it pass.
-	Outcomes []Outcome
+	Outcomes []framework.Outcome
 	// Versions are the builds of the bundles that were asked; shared, not to be
 	// changed.
 	Versions []contractv1.BundleVersion

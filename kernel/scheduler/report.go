@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // noNodes is kube-scheduler's message for an empty cluster.
@@ -30,7 +32,7 @@ const conditionLimit = 32 << 10
 
 // why words, as kube-scheduler does, on what the nodes failed: how many nodes
 // give each reason, sorted as text. The predicate that failed first counts.
-func (c *class) why(nodes int) (string, *failure) {
+func (c *class) why(nodes int) (string, *framework.Failure) {
 	if c.message != "" {
 		return c.message, c.failed
 	}
@@ -47,18 +49,18 @@ func (c *class) why(nodes int) (string, *failure) {
 		}
 	}
 	reasons := map[string]int{}
-	var by []rejector
+	var by []framework.Rejector
 	for v, count := range counts {
 		for _, reason := range c.policy.Reasons(int(v.predicate), v.id) {
 			reasons[reason] += count
 		}
-		by = append(by, rejection(c.predicates[v.predicate].PredicateInfo))
+		by = append(by, framework.PredicateRejector(c.predicates[v.predicate].PredicateInfo))
 	}
-	if refused := c.narrowing.tell(narrowed, c.at.points[contractv1.Point_PRE_FILTER], reasons, &by); refused != "" {
-		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), newFailure(by)
+	if refused := c.narrowing.tell(narrowed, c.at.Points[contractv1.Point_PRE_FILTER], reasons, &by); refused != "" {
+		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), framework.NewFailure(by)
 		return c.message, c.failed
 	}
-	c.message, c.failed = unfit(nodes, reasons), newFailure(by)
+	c.message, c.failed = unfit(nodes, reasons), framework.NewFailure(by)
 	return c.message, c.failed
 }
 

@@ -16,6 +16,14 @@ type shape struct {
 	class *class // cached results, or nil; owned by the cycle
 }
 
+// converted is the pod as plugins see it; nil: of a pod that is gone.
+func (s *shape) converted() *convert.Pod {
+	if s == nil {
+		return nil
+	}
+	return s.Pod
+}
+
 func newShape(pod *v1.Pod) (*shape, error) {
 	converted, err := convert.NewPod(pod)
 	if err != nil {

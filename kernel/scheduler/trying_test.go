@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -91,7 +93,7 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 		c.addPod(pod)
 		d := c.eventuallyTried(t, name, 1)
 		node := ""
-		if n := len(d.Outcomes); d.Node != "" || n > 0 && d.Outcomes[n-1].Code == codeNames[0] {
+		if n := len(d.Outcomes); d.Node != "" || n > 0 && d.Outcomes[n-1].Code == contractv1.CodeNames[0] {
 			c.eventuallyBound(t, name, "")
 			node = c.node(name)
 		} else {

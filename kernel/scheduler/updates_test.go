@@ -11,6 +11,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
 // still is a scheduler that does not run: a test does what its cycle would, step by
@@ -40,8 +42,8 @@ func (s *Scheduler) sees(t *testing.T, p *v1.Pod, now time.Time) *podEntry {
 }
 
 // waitsFor is the failure of a pod whose plugin declared changes of the pod itself.
-func waitsFor(actions contractv1.Action) *failure {
-	return newFailure([]rejector{{"Waits", []*contractv1.Interest{{Kind: contractv1.KindPod, Actions: uint32(actions)}}}})
+func waitsFor(actions contractv1.Action) *framework.Failure {
+	return framework.NewFailure([]framework.Rejector{{Name: "Waits", Interests: []*contractv1.Interest{{Kind: contractv1.KindPod, Actions: uint32(actions)}}}})
 }
 
 // SCH-1: what a change of a pod does depends on where it waits: its turn stays its
@@ -74,7 +76,7 @@ func TestUpdatesInEachPlace(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		in      place
-		failed  *failure
+		failed  *framework.Failure
 		change  func(*v1.Pod)
 		elapsed time.Duration
 		want    place
