@@ -64,7 +64,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	}
 	began := s.clock.Now()
 	first := c.take(node.index, len(node.pods)-1) // it has the pod already
-	run := s.choose(c, p, first, c.pace.next())
+	run := s.choose(c, p, first, p.shape.pace.next())
 	defer func() {
 		s.takenAt[first.node] = 0
 		for i := range run {
@@ -75,14 +75,14 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	if len(run) == 0 {
 		return
 	}
-	feasible, best := len(c.fit), c.totals.most
+	feasible, best := len(c.feasible()), c.best()
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
 	}
 	s.begin(work{profile: profile, again: decideAgain, pod: p, run: run, first: first.node})
 	defer s.end()
 	stood := 0
-	if s.flush(ctx) == nil && profile.policy == c.policy && s.verify(ctx, p, profile, run) {
+	if s.flush(ctx) == nil && s.verify(ctx, c, profile) {
 		as := c.became(first, best)
 		for stood < len(run) && as {
 			as = c.became(run[stood].taken, best)
@@ -91,12 +91,12 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		for i := range run[stood:] {
 			c.became(run[stood+i].taken, best)
 		}
-		c.correct(s.takenAt, run[:stood])
+		correct(c, s.takenAt, run[:stood])
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	c.pace.settle(stood)
+	p.shape.pace.settle(stood)
 	s.takeBackRun(run[stood:])
 	now := s.clock.Now()
 	if stood > 0 {
@@ -112,7 +112,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 			Nodes: d.Nodes, Feasible: feasible, Node: r.node.name, Total: best, Versions: d.Versions, evidence: r.evidence,
 		})
 	}
-	c.used = s.decisions
+	p.shape.used = s.decisions
 	for i := range run[:stood] {
 		if !s.send(ctx, s.request(run[i].pod, run[i].node.name)) {
 			return
@@ -131,22 +131,20 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 		return false
 	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.nominees) > 0 || len(s.unreserves) > 0:
 		return false
-	case profile.policy != c.policy || profile.next != nil || !c.known || c.trouble != nil:
-		return false
-	case !c.totalled || len(c.changed) > 0 || c.flipped || c.totals.totals[node.index] != c.totals.most:
+	case profile.next != nil || !c.chose(profile.policy, node.index):
 		return false // the node was not chosen by its total
-	case c.position+1 != s.snapshot.log.end() || len(s.snapshot.pending) != 1:
+	case !c.upTo(s.snapshot.log.end()-1) || len(s.snapshot.pending) != 1:
 		return false // something else happened
 	}
 	if followers := s.followers.Load(); followers != nil && len(*followers) > 0 {
 		return false
 	}
 	at := &profile.at
-	if at.Has(contractv1.Point_PRE_SCORE) || len(at.StepsFor(c.shape.converted(), pointsBehind...)) > 0 {
+	if at.Has(contractv1.Point_PRE_SCORE) || len(at.StepsFor(p.shape.converted(), pointsBehind...)) > 0 {
 		return false
 	}
 	for i := range at.Points[contractv1.Point_PRE_FILTER] {
-		if info := &at.Points[contractv1.Point_PRE_FILTER][i]; info.Scope == string(sdk.ScopeCluster) && framework.Concerns(c.shape.Pod, info.Pods) {
+		if info := &at.Points[contractv1.Point_PRE_FILTER][i]; info.Scope == string(sdk.ScopeCluster) && framework.Concerns(p.shape.Pod, info.Pods) {
 			return false
 		}
 	}
@@ -158,37 +156,6 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 // pointsBehind are those that a pod goes through once it has a node.
 var pointsBehind = []contractv1.Point{
 	contractv1.Point_RESERVE, contractv1.Point_PERMIT, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND,
-}
-
-// indifferent reports whether a pod of the class changes the answers about the class
-// on no node but its own, and each answer is good until something changes.
-func (c *class) indifferent(ctx context.Context) bool {
-	asked, ok := c.policy.(contractv1.Indifferer)
-	for p := range c.predicates {
-		if !c.predicates[p].independent(func() bool { return ok && asked.IndifferentVerdict(ctx, p, c.id) }) {
-			return false
-		}
-	}
-	for i := range c.priorities {
-		if !c.priorities[i].independent(func() bool { return ok && asked.IndifferentScore(ctx, i, c.id) }) {
-			return false
-		}
-	}
-	return true
-}
-
-// independent reports whether a pod of the class changes the plugin's answers on no
-// node but its own. Asked once, unless the plugin's other answers say it already.
-func (p *pluginCache) independent(ask func() bool) bool {
-	switch {
-	case p.stale:
-		return false
-	case p.skip.now || !p.looksBeyond():
-		return true
-	case !p.skip.asked:
-		p.skip.asked, p.skip.indifferent = true, ask()
-	}
-	return p.skip.indifferent
 }
 
 // alike reports whether a pod that is next is as another one to plugins, and goes
@@ -204,20 +171,20 @@ func alike(next, p *podEntry) bool {
 // after them.
 func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	run := s.run[:0]
-	t := &c.totals
-	s.takenAt = grow(s.takenAt, len(s.snapshot.byIndex), 0)
+	if missing := len(s.snapshot.byIndex) - len(s.takenAt); missing > 0 {
+		s.takenAt = append(s.takenAt, make([]int32, missing)...)
+	}
 	s.takenAt[first.node] = 1
 	var before *evidence
 	for last := first; len(run) < n && last.forecast != rises; last = run[len(run)-1].taken {
 		if last.forecast == falls {
-			t.drop(last.node)
-			c.change(last.node)
+			c.drop(last.node)
 		}
-		if t.tied <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
+		if c.tied() <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
 			break
 		}
 		drawn := *s.source
-		index := t.nth(s.random.IntN(t.tied))
+		index := c.nth(s.random.IntN(c.tied()))
 		if s.takenAt[index] != 0 {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
@@ -225,7 +192,7 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.byIndex[index]}
 		r.taken = c.take(index, len(r.node.pods))
 		if s.cfg.Explain > 0 {
-			r.evidence = c.evidenceAfter(before, s.snapshot, index, t.most)
+			r.evidence = c.evidenceAfter(before, s.view, index, c.best())
 			before = r.evidence
 		}
 		run = append(run, r)
@@ -238,7 +205,7 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 // correct brings the scores in the evidence of each decision up to date with the
 // nodes that got a pod before it and have the best total still. TakenAt says when
 // each got one: 1 the first of all, from 2 on those of the run, 0 none.
-func (c *class) correct(takenAt []int32, run []runner) {
+func correct(c *class, takenAt []int32, run []runner) {
 	for i := range run {
 		e := run[i].evidence
 		if e == nil {
@@ -258,19 +225,13 @@ func (c *class) correct(takenAt []int32, run []runner) {
 
 // verify brings the class up to date with the pods that are assumed ahead; it reports
 // whether totals are comparable with those that they were chosen by.
-func (s *Scheduler) verify(ctx context.Context, p *podEntry, profile *profile, run []runner) bool {
-	c := p.shape.class
-	c.metrics = profile.metrics
-	err := c.update(ctx, profile.policy, s.snapshot)
-	c.metrics = nil
-	if err != nil || !c.totalled || c.flipped || c.trouble != nil {
+func (s *Scheduler) verify(ctx context.Context, c *class, profile *profile) bool {
+	if profile.policy != c.policy {
 		return false
 	}
-	if _, err := c.updateTotals(ctx); err != nil {
-		c.forget()
-		return false
-	}
-	return !c.remeasured && c.trouble == nil
+	c.Time(profile.metrics)
+	defer c.Time(nil)
+	return c.verify(ctx, s.view)
 }
 
 // takeBackRun undoes decisions that do not stand, as if they had not been made.
@@ -279,7 +240,7 @@ func (s *Scheduler) takeBackRun(run []runner) {
 		p := run[i].pod
 		p.assumed = false
 		s.assumed.remove(p)
-		s.snapshot.removePod(p)
+		s.snapshot.removePod(&p.clusterPod)
 		s.queue.unpop(p)
 	}
 	if len(run) > 0 {

@@ -76,3 +76,29 @@ func (q *queue) fix(p *podEntry) {
 		q.heapOf(p).fix(p)
 	}
 }
+
+// awaits has a pod of the pool tried again at a time; zero: at none.
+func (q *queue) awaits(p *podEntry, at time.Time) {
+	p.due = at
+	if !at.IsZero() && (q.due.IsZero() || at.Before(q.due)) {
+		q.due = at
+	}
+}
+
+// wakeDue brings back the pods of the pool whose time has come.
+func (q *queue) wakeDue(now time.Time) {
+	if q.due.IsZero() || now.Before(q.due) {
+		return
+	}
+	q.due = time.Time{}
+	for _, p := range q.pool {
+		switch {
+		case p.due.IsZero():
+		case now.Before(p.due):
+			q.awaits(p, p.due)
+		default:
+			p.due = time.Time{}
+			q.add(p, entry{event: eventExpired}, now)
+		}
+	}
+}

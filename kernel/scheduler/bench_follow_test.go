@@ -30,8 +30,8 @@ func BenchmarkTell(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			p := &podEntry{pod: pod, shape: sh}
-			sh.class = &class{}
+			p := &podEntry{clusterPod: clusterPod{pod: pod, base: &sh.baseShape}, shape: sh}
+			sh.setClass(newClass(0, &sh.baseShape))
 			delta, d := &contractv1.Delta{}, &Decision{Nodes: 1}
 			b.ReportAllocs()
 			for b.Loop() {

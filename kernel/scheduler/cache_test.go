@@ -22,22 +22,28 @@ import (
 type world struct {
 	t        testing.TB
 	random   *rand.Rand
-	snapshot *snapshot
+	snapshot *view
 	replica  *replica
 	policy   *testPolicy
 	alone    *testPolicy // the same plugins, each asked alone
 	fresh    *testPolicy // or nil: the same, fed once with everything
 	nodes    []string
-	pods     map[types.UID]*podEntry
-	nominees []*podEntry
+	pods     map[types.UID]*clusterPod
+	nominees []nominee
 	classes  []*class
 	serial   int
 }
 
+// nominee is a pod that is nominated to a node.
+type nominee struct {
+	pod  *clusterPod
+	node string
+}
+
 func newWorld(t testing.TB, seed uint64, script ...byte) *world {
 	w := &world{
-		t: t, random: newDice(seed, script), snapshot: newSnapshot(), replica: newReplica(0),
-		pods: map[types.UID]*podEntry{},
+		t: t, random: newDice(seed, script), snapshot: newView(newSnapshot()), replica: newReplica(0),
+		pods: map[types.UID]*clusterPod{},
 	}
 	for _, p := range []**testPolicy{&w.policy, &w.alone} {
 		*p = newTestPolicy(t, w.replica.full,
@@ -67,7 +73,7 @@ func (w *world) apply(operations []*contractv1.Operation) {
 	}
 }
 
-func (w *world) shape(kind int) *shape {
+func (w *world) shape(kind int) *baseShape {
 	p := makePod("class", int64(kind%3)*300)
 	p.Labels = map[string]string{"app": fmt.Sprint("app", kind%2)}
 	if kind%4 == 1 {
@@ -79,11 +85,11 @@ func (w *world) shape(kind int) *shape {
 	if kind%5 == 3 {
 		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 	}
-	sh, err := newShape(p)
+	converted, err := convert.NewPod(p)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return sh
+	return &baseShape{Pod: converted}
 }
 
 func (w *world) node(name string) *contractv1.Node {
@@ -95,13 +101,13 @@ func (w *world) change() {
 	pick := func() string { return w.nodes[w.random.IntN(len(w.nodes))] }
 	switch k := w.random.IntN(14); {
 	case k > 12 && len(w.nominees) > 0:
-		w.snapshot.unnominate(w.nominees[0], w.nominees[0].nominated)
+		w.snapshot.unnominate(w.nominees[0].pod, w.nominees[0].node)
 		w.nominees = w.nominees[1:]
 	case k > 11 && len(w.nodes) > 0:
 		w.serial++
-		p := &podEntry{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), shape: w.shape(w.random.IntN(60)), nominated: pick()}
+		p := nominee{&clusterPod{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), base: w.shape(w.random.IntN(60))}, pick()}
 		w.nominees = append(w.nominees, p)
-		w.snapshot.nominate(p, p.nominated)
+		w.snapshot.nominate(p.pod, p.node)
 	case k == 0 || len(w.nodes) == 0:
 		w.serial++
 		name := fmt.Sprint("n", w.serial)
@@ -116,7 +122,7 @@ func (w *world) change() {
 	case k < 8:
 		w.serial++
 		sh := w.someShape()
-		p := &podEntry{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), shape: sh}
+		p := &clusterPod{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), base: sh}
 		w.pods[p.uid] = p
 		w.snapshot.addPod(p, pick())
 	case k < 10:
@@ -243,7 +249,7 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	if w.policy.asked != 0 {
 		t.Errorf("nothing changed and it asked %d times", w.policy.asked)
 	}
-	w.snapshot.addPod(&podEntry{uid: "u", shape: c.shape}, "n5")
+	w.snapshot.addPod(&clusterPod{uid: "u", base: c.shape}, "n5")
 	w.flush()
 	w.ask(c)
 	if w.policy.asked != 4 {

@@ -16,7 +16,7 @@ type changedNodes struct {
 
 // askChangedNodes asks the plugins of scope cluster which of their answers for the class
 // changed. Of those that do not know, every answer is void.
-func (c *class) askChangedNodes(ctx context.Context, s *snapshot) {
+func (c *class) askChangedNodes(ctx context.Context, s *view) {
 	for p := range c.predicates {
 		changed := &c.predicates[p].changed
 		changed.known, changed.nodes = c.untouchedPredicates.has(p), changed.nodes[:0]

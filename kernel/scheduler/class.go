@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
@@ -24,10 +25,9 @@ const (
 // may have changed: the nodes touched since, and the plugins whose objects did.
 type class struct {
 	id    uint32
-	shape *shape
-	used  uint64 // decision that used it last
+	shape *baseShape
 
-	policy     Policy
+	policy     contractv1.Policy
 	at         framework.Plugins
 	generation uint64
 	infos      pluginInfos
@@ -61,24 +61,20 @@ type class struct {
 	// In this decision: plugins to which nothing happened.
 	untouchedPredicates, untouchedPriorities pluginSet
 
-	// reserved are nodes that fit but for the pods nominated there; trials is what
-	// was found out by taking pods off nodes.
-	reserved map[uint32]bool
-	trials   *trials
+	reserved map[uint32]bool // nodes that fit but for the pods nominated there
 
-	*scratch // of the snapshot, while the class is brought up to date
+	*scratch // of the view, while the class is brought up to date
 
-	pace  pace                // how many pods of the class are decided about at once
 	fates map[uint64]forecast // what became of a node with a pod more
 
-	metrics *profileMetrics // of the attempt under way; nil: nobody counts
+	timer Timer // of the attempt under way; nil: nobody counts
 }
 
 // pluginInfos are the plugins of a policy as they are for pods of a class. They are
 // never changed.
 type pluginInfos struct {
-	predicates []PredicateInfo
-	priorities []PriorityInfo
+	predicates []contractv1.PredicateInfo
+	priorities []contractv1.PriorityInfo
 }
 
 // scratch is what bringing one class up to date takes beside what the class keeps:
@@ -108,6 +104,39 @@ func (l *scratch) enlist(n uint32) {
 	}
 }
 
+// Timer counts how long the steps of an attempt take.
+type Timer interface {
+	Start() time.Time
+	// Since counts the time that a point took, and returns when it ended.
+	Since(began time.Time, title, status string) time.Time
+}
+
+// Time has the steps counted by a timer; nil: nobody counts.
+func (c *class) Time(t Timer) { c.timer = t }
+
+func (c *class) now() time.Time {
+	if c.timer == nil {
+		return time.Time{}
+	}
+	return c.timer.Start()
+}
+
+func (c *class) since(began time.Time, title, status string) time.Time {
+	if c.timer == nil {
+		return began
+	}
+	return c.timer.Since(began, title, status)
+}
+
+// newClass is a class of which nothing is known. Plugins know it by its number.
+func newClass(number uint32, shape *baseShape) *class { return &class{id: number, shape: shape} }
+
+// Number implements shapeClass.
+func (c *class) Number() uint32 { return c.id }
+
+// Unaffected implements shapeClass.
+func (c *class) Unaffected() *unaffected { return c.unaffected }
+
 // forget voids everything.
 func (c *class) forget() { c.known = false }
 
@@ -131,7 +160,7 @@ func setAll[T any](s []T, to T) {
 
 // update brings verdicts and raw scores up to date. After an error the class is
 // void, so that the next attempt asks afresh.
-func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err error) {
+func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (err error) {
 	defer func() {
 		if err != nil {
 			c.forget()
@@ -155,13 +184,13 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		return err // the nodes may be others now
 	}
 	c.invalidate(s)
-	began := c.metrics.start()
+	began := c.now()
 	if c.at.Cycler != nil {
 		if err := c.narrow(ctx, s); err != nil {
 			return err
 		}
 		if c.at.Has(contractv1.Point_PRE_FILTER) {
-			began = c.metrics.since(began, framework.PointTitle(contractv1.Point_PRE_FILTER), contractv1.CodeNames[contractv1.Code_SUCCESS])
+			began = c.since(began, framework.PointTitle(contractv1.Point_PRE_FILTER), contractv1.CodeNames[contractv1.Code_SUCCESS])
 		}
 	}
 	if len(c.list) > 0 {
@@ -178,13 +207,13 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	if len(c.fit) == 0 {
 		outcome = contractv1.Code_UNSCHEDULABLE
 	}
-	began = c.metrics.since(began, titleFilter, contractv1.CodeNames[outcome])
+	began = c.since(began, framework.TitleFilter, contractv1.CodeNames[outcome])
 	if c.at.Cycler != nil {
 		if err := c.preScore(ctx, s); err != nil {
 			return err
 		}
 		if c.at.Has(contractv1.Point_PRE_SCORE) {
-			began = c.metrics.since(began, framework.PointTitle(contractv1.Point_PRE_SCORE), contractv1.CodeNames[contractv1.Code_SUCCESS])
+			began = c.since(began, framework.PointTitle(contractv1.Point_PRE_SCORE), contractv1.CodeNames[contractv1.Code_SUCCESS])
 		}
 	}
 	if err := c.score(ctx, s); err != nil {
@@ -194,7 +223,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		return err
 	}
 	if len(c.fit) > 0 {
-		c.metrics.since(began, titleScore, contractv1.CodeNames[contractv1.Code_SUCCESS])
+		c.since(began, framework.TitleScore, contractv1.CodeNames[contractv1.Code_SUCCESS])
 	}
 	c.position, c.nodes, c.objects, c.known = s.log.end(), s.nodes, s.edits, true
 	return nil

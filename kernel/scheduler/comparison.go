@@ -55,7 +55,7 @@ type Comparison struct {
 	replica *replica
 
 	// All below belongs to Run's goroutine.
-	snapshot *snapshot
+	snapshot *view
 	loaded   bool
 	sides    map[string]*[2]side
 
@@ -111,7 +111,7 @@ func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
 	}
 	c := &Comparison{
 		cfg: cfg, log: cfg.Log, jobs: make(chan comparisonJob, cfg.Queue), replica: newReplica(0),
-		snapshot: newSnapshot(), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
+		snapshot: newView(newSnapshot()), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
 	}
 	for name, pair := range cfg.Profiles {
 		c.sides[name] = &[2]side{
@@ -224,7 +224,7 @@ func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error 
 		}
 		delta = s.Replica()
 		c.replica.reset(delta)
-		c.snapshot = newSnapshot()
+		c.snapshot = newView(newSnapshot())
 		for _, pair := range c.sides {
 			for i := range pair {
 				pair[i].classes = map[uint32]*class{}
@@ -267,25 +267,23 @@ func (s *side) ready(ctx context.Context) bool {
 
 // decide brings a side's results for a class up to date; an error means that
 // some plugin did not answer.
-func (s *side) decide(ctx context.Context, id uint32, sh *shape, snap *snapshot) (*class, error) {
+func (s *side) decide(ctx context.Context, id uint32, sh *baseShape, snap *view) (*class, error) {
 	c := s.classes[id]
 	if c == nil {
-		c = &class{id: id, shape: sh}
+		c = newClass(id, sh)
 		s.classes[id] = c
 	}
 	if err := c.update(ctx, s.policy, snap); err != nil {
 		return nil, err
 	}
-	if len(c.fit) > 0 {
+	if len(c.feasible()) > 0 {
 		if _, err := c.updateTotals(ctx); err != nil {
 			c.forget()
 			return nil, err
 		}
 	}
-	for p := range c.predicates {
-		if c.predicates[p].stale {
-			return nil, fmt.Errorf("predicate %s did not answer", c.predicates[p].Name)
-		}
+	if name, silent := c.silent(); silent {
+		return nil, fmt.Errorf("predicate %s did not answer", name)
 	}
 	return c, c.trouble
 }
@@ -298,7 +296,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		return nil
 	}
 	var decided [2]*class
-	sh := &shape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
+	sh := &baseShape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
 	for i := range pair {
 		var err error
 		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {
@@ -309,7 +307,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		}
 	}
 	names := c.snapshot.names()
-	if !decided[present].would(d.node, names) {
+	if !leadsTo(decided[present], d.node, names) {
 		c.book.unreproduced()
 		return nil
 	}
@@ -317,59 +315,15 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 	return nil
 }
 
-// would reports whether a class's results lead to a node, or nowhere.
-func (c *class) would(node string, names []string) bool {
-	if len(c.fit) == 0 {
+// leadsTo reports whether a class's results lead to a node, or nowhere.
+func leadsTo(c *class, node string, names []string) bool {
+	if len(c.feasible()) == 0 {
 		return node == ""
 	}
-	for _, n := range c.totals.tops() {
+	for _, n := range c.tops() {
 		if names[n] == node {
 			return true
 		}
 	}
 	return false
-}
-
-// reset makes the copy what a whole replica says.
-func (r *replica) reset(full *contractv1.Delta) {
-	fresh := newReplica(full.Generation - 1)
-	fresh.advance(full.Operations)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.generation, r.nodes, r.pods, r.classes, r.objects = fresh.generation, fresh.nodes, fresh.pods, fresh.classes, fresh.objects
-}
-
-// follow keeps a snapshot that only knows names and what changed: what class
-// results are brought up to date by.
-func (s *snapshot) follow(operations []*contractv1.Operation) {
-	for _, operation := range operations {
-		switch op := operation.Op.(type) {
-		case *contractv1.Operation_NodeSet:
-			index := op.NodeSet.Index
-			s.byIndex = grow(s.byIndex, int(index)+1, nil)
-			if s.byIndex[index] == nil {
-				s.count++
-				s.listed = nil
-			}
-			s.byIndex[index] = &nodeEntry{name: op.NodeSet.Node.Name, index: index, node: op.NodeSet.Node}
-			s.nodes++
-			s.log.add(touch{node: index, object: true})
-		case *contractv1.Operation_NodeRemove:
-			if int(op.NodeRemove) < len(s.byIndex) && s.byIndex[op.NodeRemove] != nil {
-				s.byIndex[op.NodeRemove] = nil
-				s.listed = nil
-				s.count--
-				s.nodes++
-				s.log.add(touch{node: op.NodeRemove, object: true})
-			}
-		case *contractv1.Operation_PodAdd:
-			s.log.add(touch{node: op.PodAdd.Node})
-		case *contractv1.Operation_PodRemove:
-			s.log.add(touch{node: op.PodRemove.Node})
-		case *contractv1.Operation_ObjectSet:
-			s.edited(op.ObjectSet.Key.Kind)
-		case *contractv1.Operation_ObjectRemove:
-			s.edited(op.ObjectRemove.Kind)
-		}
-	}
 }

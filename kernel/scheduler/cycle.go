@@ -55,10 +55,10 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		s.queue.retry(p, decision.Time)
 		s.tell(p, v1.PodReasonSchedulerError, decision)
 	case node == nil:
-		began := profile.metrics.start()
+		began := profile.metrics.Start()
 		code := s.postFilter(ctx, p, profile, decision)
 		if profile.at.Has(contractv1.Point_POST_FILTER) {
-			profile.metrics.since(began, framework.PointTitle(contractv1.Point_POST_FILTER), contractv1.CodeNames[code])
+			profile.metrics.Since(began, framework.PointTitle(contractv1.Point_POST_FILTER), contractv1.CodeNames[code])
 		}
 		if ctx.Err() != nil {
 			return
@@ -108,9 +108,9 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		d.Message, p.failed = noNodes, framework.NoNodes
 		return nil, nil
 	}
-	c.metrics = profile.metrics
-	err := c.update(ctx, profile.policy, s.snapshot)
-	c.metrics = nil
+	c.Time(profile.metrics)
+	err := c.update(ctx, profile.policy, s.view)
+	c.Time(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	if own != nil {
 		return own, s.ownDecision(ctx, p, c, own, d)
 	}
-	d.Feasible = len(c.fit)
-	if len(c.fit) == 0 {
+	d.Feasible = len(c.feasible())
+	if len(c.feasible()) == 0 {
 		d.Message, p.failed = c.why(s.snapshot.count)
 		if s.cfg.Explain > 0 {
-			d.evidence = c.evidence(s.snapshot, 0, 0)
+			d.evidence = c.evidence(s.view, 0, 0)
 		}
 		return nil, nil
 	}
@@ -146,7 +146,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.evidence = c.evidence(s.snapshot, index, total)
+		d.evidence = c.evidence(s.view, index, total)
 	}
 	return s.snapshot.byIndex[index], nil
 }
@@ -168,26 +168,27 @@ const maxClassBytes = 2 << 20
 func (s *Scheduler) classOf(sh *shape) *class {
 	s.decisions++
 	if sh.class != nil {
-		sh.class.used = s.decisions
+		sh.used = s.decisions
 		return sh.class
 	}
-	for len(s.classes) > 0 && (len(s.classes) >= s.cfg.MaxClasses || s.classBytes+sh.Size > maxClassBytes) {
+	for len(s.cached) > 0 && (len(s.cached) >= s.cfg.MaxClasses || s.classBytes+sh.Size > maxClassBytes) {
 		s.dropOldestClass()
 	}
 	s.lastClass++
-	c := &class{id: s.lastClass, shape: sh, used: s.decisions}
-	sh.class = c
-	s.classes = append(s.classes, c)
+	c := newClass(s.lastClass, &sh.baseShape)
+	sh.setClass(c)
+	sh.used = s.decisions
+	s.cached = append(s.cached, sh)
 	s.classBytes += sh.Size
 	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.Message}}})
+		ClassSet: &contractv1.ClassSet{Class: c.Number(), Pod: sh.Message}}})
 	return c
 }
 
 func (s *Scheduler) dropOldestClass() {
 	oldest := 0
-	for i, c := range s.classes {
-		if c.used < s.classes[oldest].used {
+	for i, sh := range s.cached {
+		if sh.used < s.cached[oldest].used {
 			oldest = i
 		}
 	}
@@ -196,15 +197,16 @@ func (s *Scheduler) dropOldestClass() {
 
 // dropClass forgets a class.
 func (s *Scheduler) dropClass(at int) {
-	gone := s.classes[at]
-	s.classes[at] = s.classes[len(s.classes)-1]
-	s.classes = s.classes[:len(s.classes)-1]
-	s.classBytes -= gone.shape.Size
-	gone.shape.class = nil
-	if gone.shape.refs == 0 {
-		delete(s.shapes, gone.shape.Key)
+	gone := s.cached[at]
+	s.cached[at] = s.cached[len(s.cached)-1]
+	s.cached = s.cached[:len(s.cached)-1]
+	s.classBytes -= gone.Size
+	number := gone.class.Number()
+	gone.setClass(nil)
+	if gone.refs == 0 {
+		delete(s.shapes, gone.Key)
 	}
-	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: gone.id}})
+	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: number}})
 }
 
 // tell reports a failed attempt: each by an event, by the condition what is new.
@@ -251,7 +253,7 @@ func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 func (s *Scheduler) forgo(p *podEntry) {
 	s.assumed.remove(p)
 	p.assumed, p.forgone = false, p.node
-	s.snapshot.removePod(p)
+	s.snapshot.removePod(&p.clusterPod)
 	s.vacated(p.shape)
 }
 
@@ -268,6 +270,6 @@ func (s *Scheduler) unassume(p *podEntry) {
 	s.assumed.remove(p)
 	p.assumed = false
 	s.takeBack(p, p.node)
-	s.snapshot.removePod(p)
+	s.snapshot.removePod(&p.clusterPod)
 	p.except = s.vacated(p.shape)
 }

@@ -27,15 +27,15 @@ func TestLargeShapesMakeRoom(t *testing.T) {
 			t.Fatal("another class for the same shape")
 		}
 		held := 0
-		for _, c := range s.classes {
-			held += c.shape.Size
+		for _, c := range s.cached {
+			held += c.Size
 		}
 		if held != s.classBytes || held > maxClassBytes {
-			t.Fatalf("%d classes of %d bytes, counted as %d", len(s.classes), held, s.classBytes)
+			t.Fatalf("%d classes of %d bytes, counted as %d", len(s.cached), held, s.classBytes)
 		}
 	}
-	if first.class != nil || len(s.classes) != 9 {
-		t.Errorf("%d classes, the first is kept: %v", len(s.classes), first.class != nil)
+	if first.class != nil || len(s.cached) != 9 {
+		t.Errorf("%d classes, the first is kept: %v", len(s.cached), first.class != nil)
 	}
 	for i := range 200 {
 		sh, err := newShape(makePod("p", int64(i)))
@@ -44,7 +44,7 @@ func TestLargeShapesMakeRoom(t *testing.T) {
 		}
 		s.classOf(sh)
 	}
-	if len(s.classes) != 128 {
-		t.Errorf("%d classes of ordinary pods, want 128", len(s.classes))
+	if len(s.cached) != 128 {
+		t.Errorf("%d classes of ordinary pods, want 128", len(s.cached))
 	}
 }

@@ -77,8 +77,8 @@ const answersKept = 8
 // difference compares what both sides made of one decision; nil: they agree.
 func difference(d *comparedDecision, was, would *class, names []string) *Disagreement {
 	out := &Disagreement{Time: d.at, Namespace: d.namespace, Pod: d.name, Profile: d.profile, Node: d.node, byPlugin: map[string]int64{}}
-	if out.Elsewhere = !would.would(d.node, names); out.Elsewhere && len(would.fit) > 0 {
-		out.Candidate, out.OneOf = names[would.totals.nth(0)], would.totals.tied
+	if out.Elsewhere = !leadsTo(would, d.node, names); out.Elsewhere && len(would.feasible()) > 0 {
+		out.Candidate, out.OneOf = names[would.nth(0)], would.tied()
 	} else if !out.Elsewhere {
 		out.Candidate = d.node
 	}
@@ -90,7 +90,7 @@ func difference(d *comparedDecision, was, would *class, names []string) *Disagre
 		if a == fits && b == fits || a >= 0 && b >= 0 && was.predicates[a].Name == would.predicates[b].Name {
 			continue
 		}
-		answer := AnswerDifference{Node: names[n], Present: was.verdictText(uint32(n)), Candidate: would.verdictText(uint32(n))}
+		answer := AnswerDifference{Node: names[n], Present: verdictText(was, uint32(n)), Candidate: verdictText(would, uint32(n))}
 		if b >= 0 {
 			answer.Plugin = would.predicates[b].Name
 		} else {
@@ -115,7 +115,7 @@ func (d *Disagreement) take(a AnswerDifference) {
 
 // scores compares the priorities that both sides have, on nodes that fit on both.
 func (d *Disagreement) scores(was, would *class, names []string) {
-	if len(was.fit) == 0 || len(would.fit) == 0 {
+	if len(was.feasible()) == 0 || len(would.feasible()) == 0 {
 		return
 	}
 	at := make(map[string]int, len(would.priorities))
@@ -123,9 +123,9 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 		at[would.priorities[i].Name] = i
 	}
 	var a, b []leaderScore
-	for _, n := range was.fit {
-		_, ok := slices.BinarySearch(would.fit, n)
-		if !ok || slices.Equal(was.raws(n, &a), would.raws(n, &b)) && was.totals.totals[n] == would.totals.totals[n] && len(was.priorities) == len(would.priorities) {
+	for _, n := range was.feasible() {
+		_, ok := slices.BinarySearch(would.feasible(), n)
+		if !ok || slices.Equal(raws(was, n, &a), raws(would, n, &b)) && was.totalOf(n) == would.totalOf(n) && len(was.priorities) == len(would.priorities) {
 			continue
 		}
 		a, b = was.appendScores(a[:0], n), would.appendScores(b[:0], n)
@@ -136,14 +136,14 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 			}
 			d.take(AnswerDifference{
 				Node: names[n], Plugin: was.priorities[i].Name, Present: scoreText(a[i].score), Candidate: scoreText(b[other].score),
-				PresentTotal: was.totals.totals[n], CandidateTotal: would.totals.totals[n],
+				PresentTotal: was.totalOf(n), CandidateTotal: would.totalOf(n),
 			})
 		}
 	}
 }
 
 // raws are the raw scores of a node, in a buffer that is used again.
-func (c *class) raws(n uint32, buffer *[]leaderScore) []leaderScore {
+func raws(c *class, n uint32, buffer *[]leaderScore) []leaderScore {
 	*buffer = (*buffer)[:0]
 	for i := range c.priorities {
 		*buffer = append(*buffer, leaderScore{raw: c.priorities[i].rawOf(n)})
@@ -153,7 +153,7 @@ func (c *class) raws(n uint32, buffer *[]leaderScore) []leaderScore {
 
 func scoreText(score int64) string { return strconv.FormatInt(score, 10) }
 
-func (c *class) verdictText(n uint32) string {
+func verdictText(c *class, n uint32) string {
 	f := c.fail[n]
 	if f < 0 {
 		return AnswerFits

@@ -43,19 +43,17 @@ type trials struct {
 }
 
 // trialsOf are the attempts of a class that still hold.
-func (s *Scheduler) trialsOf(c *class, info *contractv1.PointInfo) *trials {
-	reads := s.snapshot.version(info.Reads)
-	for i := range c.predicates {
-		reads += s.snapshot.version(c.predicates[i].Reads)
-	}
-	t := c.trials
+func (s *Scheduler) trialsOf(sh *shape, info *contractv1.PointInfo) *trials {
+	c := sh.class
+	reads := s.snapshot.version(info.Reads) + c.readVersion(s.view)
+	t := sh.trials
 	touched, ok := []touch(nil), false
 	if t != nil {
 		touched, ok = s.snapshot.log.since(t.position)
 	}
 	if t == nil || !ok || t.plugin != info.Name || t.reads != reads || t.policy != c.policy || t.classGen != c.generation {
 		t = &trials{plugin: info.Name, nodes: map[uint32]*attempt{}, reads: reads, policy: c.policy, classGen: c.generation}
-		c.trials = t
+		sh.trials = t
 	}
 	for _, change := range touched {
 		delete(t.nodes, change.node)
@@ -71,9 +69,9 @@ func (s *Scheduler) startedOn(node string) {
 	if e == nil || e.node == nil {
 		return
 	}
-	for _, c := range s.classes {
-		if c.trials != nil {
-			delete(c.trials.nodes, e.index)
+	for _, sh := range s.cached {
+		if sh.trials != nil {
+			delete(sh.trials.nodes, e.index)
 		}
 	}
 }
@@ -84,7 +82,7 @@ func (s *Scheduler) startedOn(node string) {
 // about the one that is chosen. Attempts run parallel to the candidates.
 func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, attempts []*attempt, err error) {
 	info := at.Info(step)
-	t := s.trialsOf(c, info)
+	t := s.trialsOf(p.shape, info)
 	call = &contractv1.CycleCall{Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Steps: []contractv1.CycleStep{{Point: contractv1.Point_CHOOSE, Plugin: step.Plugin}}}
 	refusals := newRefusals(c, call)
 	clean := false
@@ -214,7 +212,7 @@ type run struct {
 
 // spare takes all proposed victims off their nodes, and puts one after the other
 // back as long as the pod fits. Afterwards the replicas are as they were.
-func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*PredicateInfo) bool) (err error) {
+func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*contractv1.PredicateInfo) bool) (err error) {
 	defer func() {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -289,12 +287,12 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 
 // fitsBesides judges the nodes of runs, with the pods that are nominated there
 // and then without.
-func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*PredicateInfo) bool) ([]ruling, error) {
+func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*contractv1.PredicateInfo) bool) ([]ruling, error) {
 	nodes := make([]uint32, len(runs))
 	var add, remove []*contractv1.Operation
 	for k, r := range runs {
 		nodes[k] = r.node
-		for _, other := range s.snapshot.nomineesAbove(r.entry.name, c.shape.Message.GetPriority(), p) {
+		for _, other := range s.snapshot.nomineesAbove(r.entry.name, p.shape.Message.GetPriority(), &p.clusterPod) {
 			add, remove = append(add, opPodAdd(r.entry, other)), append(remove, opPodRemove(r.entry, string(other.uid)))
 		}
 	}

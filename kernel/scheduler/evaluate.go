@@ -134,7 +134,7 @@ func (d *Decision) explanation(o ExplainOptions, note string) *Explanation {
 		Nodes: d.Nodes, Feasible: d.Feasible, Node: d.Node, Message: d.Message, Outcomes: d.Outcomes,
 	}
 	if d.evidence != nil {
-		d.evidence.tell(x, o.limit())
+		tellEvidence(d.evidence, x, o.limit())
 	}
 	return x
 }
@@ -155,11 +155,11 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 	putBack := func() {
 		if onNode {
 			onNode = false
-			s.snapshot.addPod(p, x.Node)
+			s.snapshot.addPod(&p.clusterPod, x.Node)
 		}
 	}
 	if onNode {
-		s.snapshot.removePod(p)
+		s.snapshot.removePod(&p.clusterPod)
 	}
 	s.begin(work{profile: profile, left: func() {
 		putBack()
@@ -186,14 +186,14 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 		x.Plugins = pluginAccounts(profile.policy, profile.policy.Predicates(), profile.policy.Priorities())
 		return x, nil
 	}
-	if err := c.update(ctx, profile.policy, s.snapshot); err != nil {
+	if err := c.update(ctx, profile.policy, s.view); err != nil {
 		return nil, err
 	}
 	if err := s.account(ctx, p, c, x, o); err != nil {
 		return nil, err
 	}
 	if x.Node == "" {
-		if len(c.fit) == 0 {
+		if len(c.feasible()) == 0 {
 			x.Message, _ = c.why(s.snapshot.count)
 		}
 		x.Note = s.rooms(p, c)
@@ -218,13 +218,14 @@ func gateNames(pod *v1.Pod) string {
 // account asks for what the class has not: the verdicts of predicates after
 // one that refused.
 func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Explanation, o ExplainOptions) error {
+	message := p.shape.Message
 	var nodes []uint32
 	for n, e := range s.snapshot.byIndex {
 		if e != nil {
 			nodes = append(nodes, uint32(n))
 		}
 	}
-	x.Feasible = len(c.fit)
+	x.Feasible = len(c.feasible())
 	x.Plugins = pluginAccounts(c.policy, c.infos.predicates, c.infos.priorities)
 	accounts := make([]NodeAccount, len(nodes))
 	for k, n := range nodes {
@@ -247,30 +248,30 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 				v.Answer, v.Reasons = AnswerRefuses, c.policy.Reasons(p, out[k])
 				x.Plugins[p].Refused++
 				for _, reason := range v.Reasons {
-					if l := s.snapshot.lack(s.snapshot.byIndex[n], c.shape.Message, reason); l != nil {
+					if l := lack(s.snapshot.byIndex[n], message, reason); l != nil {
 						v.Lacks = append(v.Lacks, *l)
 					}
 				}
 			}
 		}
 	}
-	x.Plugins = c.narrowing.account(c.at.Points[contractv1.Point_PRE_FILTER], c.policy, x.Plugins, accounts, nodes)
+	x.Plugins = accountNarrowing(&c.narrowing, c.at.Points[contractv1.Point_PRE_FILTER], c.policy, x.Plugins, accounts, nodes)
 	said, restore, err := s.extendersSay(ctx, p, c)
 	defer restore()
 	if err != nil {
 		return err
 	}
-	x.Feasible = len(c.fit)
+	x.Feasible = len(c.feasible())
 	x.Plugins = extenderAccounts(x.Plugins, said)
-	if len(c.fit) > 0 {
+	if len(c.feasible()) > 0 {
 		scores := make([]leaderScore, 0, len(c.priorities))
 		at := map[uint32]int{}
 		for k, n := range nodes {
 			at[n] = k
 		}
-		for _, n := range c.fit {
+		for _, n := range c.feasible() {
 			a := &accounts[at[n]]
-			a.ScoresKept, a.Total = true, c.totals.totals[n]
+			a.ScoresKept, a.Total = true, c.totalOf(n)
 			a.Scores = scoreAccounts(c.infos.priorities, c.appendScores(scores[:0], n))
 		}
 	}
@@ -288,9 +289,9 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 		bp, br := b.refusals()
 		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(ap, bp), cmp.Compare(ar, br), cmp.Compare(a.Node, b.Node))
 	})
-	if len(c.fit) == 0 {
+	if len(c.feasible()) == 0 {
 		x.Change = change(accounts)
-	} else if tied := c.totals.tied; x.Node == "" {
+	} else if tied := c.tied(); x.Node == "" {
 		x.Why = fmt.Sprintf("%d of %d nodes fit now", x.Feasible, x.Nodes)
 	} else if accounts[0].Chosen || tied > 1 {
 		x.Why = s.whyNow(accounts, x, tied)

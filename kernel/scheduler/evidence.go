@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"slices"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // leaders is how many of the best nodes a kept decision has scores of.
@@ -83,9 +85,9 @@ func (t *trace) code(c *class, key refusalKey) uint16 {
 // evidence is what a decision was made on. Everything in it is never changed
 // again, so that any goroutine may read it.
 type evidence struct {
-	policy     Policy
-	predicates []PredicateInfo
-	priorities []PriorityInfo
+	policy     contractv1.Policy
+	predicates []contractv1.PredicateInfo
+	priorities []contractv1.PriorityInfo
 	names      []string // by node index; empty: no node
 	codes      []uint16
 	refusals   []refusal
@@ -107,13 +109,13 @@ type leaderScore struct{ raw, score int64 }
 
 // evidence collects what the decision that was just made was made on; winner
 // is meaningless when no node fits.
-func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
+func (c *class) evidence(s *view, winner uint32, best int64) *evidence {
 	return c.evidenceAfter(nil, s, winner, best)
 }
 
 // evidenceAfter is evidence where no score changed since that of another decision, or
 // nil, which most leaders have in common.
-func (c *class) evidenceAfter(before *evidence, s *snapshot, winner uint32, best int64) *evidence {
+func (c *class) evidenceAfter(before *evidence, s *view, winner uint32, best int64) *evidence {
 	t := &c.trace
 	t.lent = true
 	e := &evidence{
@@ -148,28 +150,4 @@ func (c *class) appendScores(out []leaderScore, node uint32) []leaderScore {
 		out = append(out, leaderScore{c.priorities[i].rawOf(node), c.priorities[i].normalised(c.fit, node)})
 	}
 	return out
-}
-
-func (e *evidence) winnerScores() []PriorityScore {
-	if e == nil || len(e.top) == 0 {
-		return nil
-	}
-	scores := make([]PriorityScore, len(e.priorities))
-	for i := range scores {
-		scores[i] = PriorityScore{Name: e.priorities[i].Name, Score: e.scores[0][i].score, Weight: e.priorities[i].Weight}
-	}
-	return scores
-}
-
-// names are the nodes' names by index. The slice is never changed again.
-func (s *snapshot) names() []string {
-	if s.listed == nil {
-		s.listed = make([]string, len(s.byIndex))
-		for i, e := range s.byIndex {
-			if e != nil {
-				s.listed[i] = e.name
-			}
-		}
-	}
-	return s.listed
 }

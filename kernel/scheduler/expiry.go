@@ -9,7 +9,8 @@ import (
 
 // Answers of plugins that say so end with time (sdk.Request.Until). A class remembers
 // by plugin when the first of them ends; from then on all of that plugin's are asked
-// for again. A pod that such a plugin refused is tried again at that time.
+// for again. A pod that such a plugin refused
+// is tried again at that time.
 
 // expiry is when the first of a plugin's answers ends, in Unix milliseconds; 0: time
 // does not end them.
@@ -24,8 +25,8 @@ func (e *expiry) sooner(until int64) {
 
 // expire reports whether a plugin has answers that end with time.
 func (i *pluginInfos) expire() bool {
-	return slices.ContainsFunc(i.predicates, func(p PredicateInfo) bool { return p.Expires }) ||
-		slices.ContainsFunc(i.priorities, func(p PriorityInfo) bool { return p.Expires })
+	return slices.ContainsFunc(i.predicates, func(p contractv1.PredicateInfo) bool { return p.Expires }) ||
+		slices.ContainsFunc(i.priorities, func(p contractv1.PriorityInfo) bool { return p.Expires })
 }
 
 // expire voids the answers that ended.
@@ -74,30 +75,4 @@ func (c *class) unfitUntil() time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(int64(first))
-}
-
-// awaits has a pod of the pool tried again at a time; zero: at none.
-func (q *queue) awaits(p *podEntry, at time.Time) {
-	p.due = at
-	if !at.IsZero() && (q.due.IsZero() || at.Before(q.due)) {
-		q.due = at
-	}
-}
-
-// wakeDue brings back the pods of the pool whose time has come.
-func (q *queue) wakeDue(now time.Time) {
-	if q.due.IsZero() || now.Before(q.due) {
-		return
-	}
-	q.due = time.Time{}
-	for _, p := range q.pool {
-		switch {
-		case p.due.IsZero():
-		case now.Before(p.due):
-			q.awaits(p, p.due)
-		default:
-			p.due = time.Time{}
-			q.add(p, entry{event: eventExpired}, now)
-		}
-	}
 }

@@ -129,8 +129,8 @@ func accountOf(o contractv1.Origin, name, kind string) PluginAccount {
 	return PluginAccount{Name: name, Kind: kind, Bundle: o.Bundle, Version: o.Version, Transport: o.Transport, Digest: o.Digest}
 }
 
-// tell fills in an explanation from what a decision was made on.
-func (e *evidence) tell(x *Explanation, limit int) {
+// tellEvidence fills in an explanation from what a decision was made on.
+func tellEvidence(e *evidence, x *Explanation, limit int) {
 	x.Plugins = extenderAccounts(pluginAccounts(e.policy, e.predicates, e.priorities), e.extenders)
 	kept := map[uint32]int{}
 	for k, l := range e.top {
@@ -148,7 +148,7 @@ func (e *evidence) tell(x *Explanation, limit int) {
 		r := ranked{uint32(n), 1 << 16}
 		if k, ok := kept[r.node]; ok {
 			r.rank = k
-		} else if e.refusedOutside(r.node) {
+		} else if refusedOutside(e, r.node) {
 			r.rank = 1<<16 + 1
 		} else if code >= codeRefusals {
 			predicate := len(e.predicates)
@@ -165,12 +165,12 @@ func (e *evidence) tell(x *Explanation, limit int) {
 	})
 	x.Omitted = max(0, len(order)-limit)
 	for _, r := range order[:len(order)-x.Omitted] {
-		x.Details = append(x.Details, e.account(r.node, kept))
+		x.Details = append(x.Details, nodeAccount(e, r.node, kept))
 	}
 	if len(e.top) > 0 {
 		best := make([]NodeAccount, len(e.top))
 		for k, l := range e.top {
-			best[k] = e.account(l.node, kept)
+			best[k] = nodeAccount(e, l.node, kept)
 		}
 		x.Why = why(best, x.Feasible, e.tied)
 		if e.partial {
@@ -179,7 +179,7 @@ func (e *evidence) tell(x *Explanation, limit int) {
 	}
 }
 
-func (e *evidence) account(n uint32, kept map[uint32]int) NodeAccount {
+func nodeAccount(e *evidence, n uint32, kept map[uint32]int) NodeAccount {
 	a := NodeAccount{Node: e.names[n], Verdicts: make([]VerdictAccount, len(e.predicates))}
 	stop, code := len(e.predicates), e.codes[n]
 	var reasons []string
@@ -209,7 +209,7 @@ func (e *evidence) account(n uint32, kept map[uint32]int) NodeAccount {
 
 // refusedOutside reports whether an extender refused a node that fits for the
 // plugins.
-func (e *evidence) refusedOutside(n uint32) bool {
+func refusedOutside(e *evidence, n uint32) bool {
 	for _, said := range e.extenders {
 		if _, refused := said.refused[n]; refused {
 			return true

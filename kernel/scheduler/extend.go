@@ -110,7 +110,7 @@ func (s *Scheduler) boundOutside(pod *v1.Pod) bool {
 // filters what the one before left, and the scores of all are added up. The class
 // keeps what its plugins answered and nothing of what extenders did.
 func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters, scorers []Extender, d *Decision) (*nodeEntry, error) {
-	left, said, err := s.extendersLeave(ctx, p.pod, c.fit, filters)
+	left, said, err := s.extendersLeave(ctx, p.pod, c.feasible(), filters)
 	if err != nil {
 		return nil, err
 	}
@@ -123,23 +123,14 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	if len(left) == 0 {
 		d.Message, p.failed = unfit(s.snapshot.count, c.reasons(said)), extenderFailure
 		if s.cfg.Explain > 0 {
-			fit := c.fit
-			c.fit = nil // the decision was made on no node's scores
-			d.evidence = c.evidence(s.snapshot, 0, 0)
+			d.evidence = c.evidenceOfNone(s.view)
 			d.evidence.extenders = said
-			c.fit = fit
 		}
 		return nil, nil
 	}
 	// Scores are normalised over the nodes that are left, and extenders' are in the
 	// totals for this decision alone.
-	fit := c.fit
-	c.fit = left
-	c.renormalize()
-	defer func() {
-		c.fit = fit
-		c.renormalize()
-	}()
+	defer c.restrict(left)()
 	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return nil, err
@@ -150,14 +141,14 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	index, total := c.totals.nth(0), c.totals.most
-	if c.totals.tied > 1 {
-		index = c.totals.nth(s.random.IntN(c.totals.tied))
+	index, total := c.nth(0), c.best()
+	if c.tied() > 1 {
+		index = c.nth(s.random.IntN(c.tied()))
 	}
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.evidence = c.evidence(s.snapshot, index, total)
+		d.evidence = c.evidence(s.view, index, total)
 		d.evidence.extenders = said
 	}
 	return s.snapshot.byIndex[index], nil
@@ -223,7 +214,7 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 // extendersScore adds the scores of extenders, all asked at once, to the totals. One
 // that fails gives none.
 func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, scorers []Extender) (said []*extenderEvidence) {
-	nodes := s.whole.list(s.snapshot, c.fit)
+	nodes := s.whole.list(s.snapshot, c.feasible())
 	answers, faults := make([]map[string]int64, len(scorers)), make([]error, len(scorers))
 	s.deps.Metrics.scores(len(scorers))
 	defer s.deps.Metrics.scores(-len(scorers))
@@ -240,25 +231,21 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 		return nil // the nodes may be others now
 	}
 	// Their scale is that of the plugins, as far as those score to more than 10.
-	most := int64(extenderScale)
-	for i := range c.priorities {
-		most = max(most, c.priorities[i].Most())
-	}
+	most := c.most(extenderScale)
 	for i, scores := range answers {
 		if faults[i] != nil {
 			s.trouble(fmt.Errorf("extender %s gives no scores: %w", scorers[i].Name(), faults[i]), s.clock.Now())
 			continue
 		}
-		note := &extenderEvidence{name: scorers[i].Name(), scores: make(map[uint32]int64, len(c.fit))}
+		note := &extenderEvidence{name: scorers[i].Name(), scores: make(map[uint32]int64, len(c.feasible()))}
 		said = append(said, note)
-		for _, n := range c.fit {
+		for _, n := range c.feasible() {
 			added := scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
-			c.totals.totals[n] += added
+			c.addTotal(n, added)
 			note.scores[n] = added
 		}
 	}
-	c.totals.summariseAll()
-	c.totals.findMax()
+	c.sumUp()
 	return said
 }
 
@@ -266,27 +253,21 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 // pod, and makes the totals. Until restore is called the class is as they see it.
 func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (said []*extenderEvidence, restore func(), err error) {
 	restore = func() {}
-	if len(c.fit) == 0 {
+	if len(c.feasible()) == 0 {
 		return nil, restore, nil
 	}
 	filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
 	if len(filters)+len(scorers) > 0 {
-		fit := c.fit
-		restore = func() {
-			c.fit = fit
-			c.renormalize()
-		}
-		left, heard, err := s.extendersLeave(ctx, p.pod, fit, filters)
+		left, heard, err := s.extendersLeave(ctx, p.pod, c.feasible(), filters)
 		if ctx.Err() != nil {
-			return nil, restore, ctx.Err()
+			return nil, c.restrict(c.feasible()), ctx.Err()
 		}
 		if err != nil {
 			left = nil // no pod goes anywhere while it fails
 		}
-		said, c.fit = heard, left
-		c.renormalize()
+		said, restore = heard, c.restrict(left)
 	}
-	if len(c.fit) == 0 {
+	if len(c.feasible()) == 0 {
 		return said, restore, nil
 	}
 	if _, err := c.updateTotals(ctx); err != nil {
@@ -297,35 +278,6 @@ func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (sa
 		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
 	}
 	return said, restore, ctx.Err()
-}
-
-// renormalize forgets totals, and scores that were normalised over other nodes.
-func (c *class) renormalize() {
-	for i := range c.priorities {
-		c.priorities[i].moved, c.priorities[i].unmeasured = true, true
-	}
-	c.flipped, c.totalled = true, false
-}
-
-// reasons counts what the predicates said against nodes, with what extenders did.
-func (c *class) reasons(said []*extenderEvidence) map[string]int {
-	reasons := map[string]int{}
-	for n, f := range c.fail {
-		if f < 0 {
-			continue
-		}
-		for _, reason := range c.policy.Reasons(int(f), c.predicates[f].verdicts[n]) {
-			reasons[reason]++
-		}
-	}
-	for _, e := range said {
-		for _, refused := range e.refused {
-			for _, reason := range refused {
-				reasons[reason]++
-			}
-		}
-	}
-	return reasons
 }
 
 // extendersBind has the extender bind that does; bound: one did or tried. One after the other if they are

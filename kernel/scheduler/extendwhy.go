@@ -1,19 +1,5 @@
 package scheduler
 
-// extenderEvidence is what an extender said about the nodes of one decision. It is
-// not changed any more once the decision is kept.
-type extenderEvidence struct {
-	name string
-	// filters: it was asked which nodes fit, and refused these, for its reasons.
-	filters bool
-	refused map[uint32][]string
-	// scores are what it added to the totals; nil: it was not asked, or failed.
-	scores map[uint32]int64
-	// fault is why it did not answer, which ends the pod's chances unless it is ignorable.
-	fault     string
-	ignorable bool
-}
-
 // extenderTitle tells an extender apart from plugins.
 func extenderTitle(name string) string { return "Extender " + name }
 

@@ -7,7 +7,7 @@ import (
 
 // filter settles the listed nodes, one predicate after the other over those
 // that the ones before let pass (SCH-12).
-func (c *class) filter(ctx context.Context, s *snapshot) error {
+func (c *class) filter(ctx context.Context, s *view) error {
 	c.unreserve()
 	alive := c.list[:0:len(c.list)]
 	for _, n := range c.list {
@@ -88,4 +88,14 @@ func (c *class) listUnknown(verdicts, nodes []uint32) bool {
 		}
 	}
 	return len(c.ask) > 0
+}
+
+// silent is the first predicate that failed and was ignored.
+func (c *class) silent() (name string, some bool) {
+	for p := range c.predicates {
+		if c.predicates[p].stale {
+			return c.predicates[p].Name, true
+		}
+	}
+	return "", false
 }

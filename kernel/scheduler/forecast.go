@@ -1,5 +1,11 @@
 package scheduler
 
+import (
+	"context"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
 // forecast is what becomes of a node with the best total when it gets a pod more of
 // the class. It is a guess and is verified: a node with as many pods and the same raw
 // scores became that the last time. The zero value is what is most often so.
@@ -49,4 +55,34 @@ func (c *class) became(t taken, best int64) bool {
 		c.fates[t.was] = fate
 	}
 	return fate == t.forecast
+}
+
+// chose reports whether a node was chosen by the totals, which still stand, of answers by
+// a policy.
+func (c *class) chose(policy contractv1.Policy, node uint32) bool {
+	return policy == c.policy && c.known && c.trouble == nil && c.totalled && len(c.changed) == 0 && !c.flipped &&
+		c.totals.totals[node] == c.totals.most
+}
+
+// upTo reports whether the class has taken in the change log up to a position.
+func (c *class) upTo(position uint64) bool { return c.position == position }
+
+// drop takes a node out of the totals: it is the one of a pod that the plugins were not
+// told of.
+func (c *class) drop(node uint32) {
+	c.totals.drop(node)
+	c.change(node)
+}
+
+// verify brings verdicts, scores and totals up to date after nodes got pods; it reports
+// whether totals are comparable with those before.
+func (c *class) verify(ctx context.Context, v *view) bool {
+	if err := c.update(ctx, c.policy, v); err != nil || !c.totalled || c.flipped || c.trouble != nil {
+		return false
+	}
+	if _, err := c.updateTotals(ctx); err != nil {
+		c.forget()
+		return false
+	}
+	return !c.remeasured && c.trouble == nil
 }

@@ -112,11 +112,6 @@ func (s *Scheduler) setNode(e event) {
 	}
 }
 
-// object is an object as it was seen last, or nil.
-func (s *snapshot) object(key *contractv1.ObjectKey) *contractv1.Object {
-	return s.objects[key.Kind][objectName(key)]
-}
-
 func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 	s.setKnownPod(s.pods[pod.UID], pod, sh, now)
 }
@@ -125,7 +120,7 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 func (s *Scheduler) setKnownPod(p *podEntry, pod *v1.Pod, sh *shape, now time.Time) {
 	fresh := p == nil
 	if fresh {
-		p = &podEntry{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
+		p = &podEntry{clusterPod: clusterPod{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}}
 		s.pods[pod.UID] = p
 	}
 	if pod.DeletionTimestamp != nil {
@@ -166,7 +161,7 @@ func (s *Scheduler) setKnownPod(p *podEntry, pod *v1.Pod, sh *shape, now time.Ti
 		s.withdraw(p)
 	}
 	if p.node != "" { // a node name does not go away; believe the object
-		s.snapshot.removePod(p)
+		s.snapshot.removePod(&p.clusterPod)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 	}
 	switch {
@@ -250,14 +245,14 @@ func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, bef
 	case p.node != node:
 		if p.node != "" {
 			s.takeBack(p, p.node) // somebody else bound it elsewhere
-			s.snapshot.removePod(p)
+			s.snapshot.removePod(&p.clusterPod)
 			s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 			came = true
 		}
-		s.snapshot.addPod(p, node)
+		s.snapshot.addPod(&p.clusterPod, node)
 	case reshaped:
-		s.snapshot.removePod(p)
-		s.snapshot.addPod(p, node)
+		s.snapshot.removePod(&p.clusterPod)
+		s.snapshot.addPod(&p.clusterPod, node)
 	}
 	p.reserved = false // for good
 	switch {
@@ -282,14 +277,14 @@ func (s *Scheduler) removePod(uid types.UID) {
 	s.nominated(p, "")
 	if p.node != "" {
 		s.takeBack(p, p.node)
-		s.snapshot.removePod(p)
+		s.snapshot.removePod(&p.clusterPod)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, p.shape, nil)
 	} else if p.forgone != "" {
 		s.takeBack(p, p.forgone)
 	}
 	s.leaves(p)
 	s.dropShape(p.shape)
-	p.shape = nil
+	p.shape, p.base = nil, nil
 }
 
 // setShape gives a pod its shape, shared with all pods of the same; it reports
@@ -308,7 +303,7 @@ func (s *Scheduler) setShape(p *podEntry, sh *shape) bool {
 		s.shapes[sh.Key] = sh
 	}
 	sh.refs++
-	p.shape = sh
+	p.shape, p.base = sh, &sh.baseShape
 	if old == nil {
 		return false
 	}

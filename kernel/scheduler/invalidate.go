@@ -1,17 +1,8 @@
 package scheduler
 
-// version is the sum of the versions of kinds of objects.
-func (s *snapshot) version(kinds []string) uint64 {
-	var sum uint64
-	for _, kind := range kinds {
-		sum += s.kinds[kind]
-	}
-	return sum
-}
-
 // invalidate forgets verdicts that may have changed and lists the nodes to look at.
 // Raw scores of single nodes go with them.
-func (c *class) invalidate(s *snapshot) {
+func (c *class) invalidate(s *view) {
 	c.tick++
 	c.list = c.list[:0]
 	touched, ok := s.log.since(c.position)
@@ -110,7 +101,7 @@ func (c *class) invalidateVerdicts(n uint32) {
 
 // invalidateScores forgets the raw scores of priorities that may score every node
 // otherwise now.
-func (c *class) invalidateScores(s *snapshot) {
+func (c *class) invalidateScores(s *view) {
 	changed := !c.known || c.position != s.log.end()
 	for i := range c.priorities {
 		cache := &c.priorities[i]
@@ -128,4 +119,12 @@ func (c *class) invalidateScores(s *snapshot) {
 		}
 		cache.reads, cache.stale = reads, false
 	}
+}
+
+// readVersion is the version of all that the predicates read.
+func (c *class) readVersion(s *view) (sum uint64) {
+	for p := range c.predicates {
+		sum += s.version(c.predicates[p].Reads)
+	}
+	return sum
 }

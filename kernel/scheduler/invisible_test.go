@@ -284,7 +284,7 @@ func (w *world) changeMore() {
 			p := w.pods[uid]
 			node := p.node
 			w.snapshot.removePod(p)
-			p.shape = w.someShape()
+			p.base = w.someShape()
 			if node != "" {
 				w.snapshot.addPod(p, node)
 			}

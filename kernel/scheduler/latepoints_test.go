@@ -302,7 +302,7 @@ func TestLateSortKeyReorders(t *testing.T) {
 	s := &Scheduler{queue: q}
 	var pods []*podEntry
 	for i := range 5 {
-		p := &podEntry{name: fmt.Sprint(i), shape: &shape{}}
+		p := &podEntry{clusterPod: clusterPod{name: fmt.Sprint(i)}, shape: &shape{}}
 		q.admit(p, time.Unix(1, 0))
 		pods = append(pods, p)
 	}

@@ -167,10 +167,10 @@ func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible, de
 	if p.policy != policy {
 		p.policy, p.filters, p.scorers = policy, nil, nil
 		for _, info := range policy.Predicates() {
-			p.filters = append(p.filters, p.evaluations.WithLabelValues(info.Name, titleFilter, p.name))
+			p.filters = append(p.filters, p.evaluations.WithLabelValues(info.Name, framework.TitleFilter, p.name))
 		}
 		for _, info := range policy.Priorities() {
-			p.scorers = append(p.scorers, p.evaluations.WithLabelValues(contractv1.UpstreamName(info.Name), titleScore, p.name))
+			p.scorers = append(p.scorers, p.evaluations.WithLabelValues(contractv1.UpstreamName(info.Name), framework.TitleScore, p.name))
 		}
 	}
 	for _, c := range p.filters {
@@ -184,22 +184,16 @@ func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible, de
 	}
 }
 
-// The points that are asked a node, as kube-scheduler's metrics name them.
-const (
-	titleFilter = "Filter"
-	titleScore  = "Score"
-)
-
-// start is when something begins whose time is counted.
-func (p *profileMetrics) start() time.Time {
+// Start is when something begins whose time is counted.
+func (p *profileMetrics) Start() time.Time {
 	if p == nil {
 		return time.Time{}
 	}
 	return time.Now()
 }
 
-// since counts the time that a point took, and returns when it ended.
-func (p *profileMetrics) since(began time.Time, title, status string) time.Time {
+// Since counts the time that a point took, and returns when it ended.
+func (p *profileMetrics) Since(began time.Time, title, status string) time.Time {
 	if p == nil {
 		return began
 	}

@@ -25,7 +25,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 	}
 	p.nominated = node
 	if before != "" {
-		s.snapshot.unnominate(p, before)
+		s.snapshot.unnominate(&p.clusterPod, before)
 		s.note(eventKey{
 			kind: contractv1.KindPod, action: contractv1.Action_DELETE, before: p.shape, own: s.eventSeq + 1,
 			capped: true, ceiling: p.shape.Message.GetPriority(),
@@ -33,7 +33,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 		p.except = s.eventSeq
 	}
 	if node != "" {
-		s.snapshot.nominate(p, node)
+		s.snapshot.nominate(&p.clusterPod, node)
 	}
 }
 
@@ -49,41 +49,6 @@ func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
 	s.nominated(p, now)
 }
 
-func (s *snapshot) nominate(p *podEntry, node string) {
-	if s.nominees == nil {
-		s.nominees = map[string][]*podEntry{}
-	}
-	s.nominees[node] = append(s.nominees[node], p)
-	s.renominated(node)
-}
-
-func (s *snapshot) unnominate(p *podEntry, node string) {
-	s.nominees[node] = slices.DeleteFunc(s.nominees[node], func(other *podEntry) bool { return other == p })
-	if len(s.nominees[node]) == 0 {
-		delete(s.nominees, node)
-	}
-	s.renominated(node)
-}
-
-// renominated has the classes look at the node again.
-func (s *snapshot) renominated(node string) {
-	if e := s.byName[node]; e != nil && e.node != nil {
-		s.log.add(touch{node: e.index})
-	}
-}
-
-// nomineesAbove are the pods nominated to a node with a priority or a higher one,
-// but for one.
-func (s *snapshot) nomineesAbove(node string, priority int32, but *podEntry) []*podEntry {
-	var list []*podEntry
-	for _, p := range s.nominees[node] {
-		if p != but && p.shape.Message.GetPriority() >= priority {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
 // ownDecision fills in the decision for a pod that goes to the node that it was
 // nominated to: no other node was looked at.
 func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node *nodeEntry, d *Decision) error {
@@ -92,15 +57,15 @@ func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node
 		Point: framework.PointNames[contractv1.Point_POST_FILTER], Code: contractv1.CodeNames[contractv1.Code_SUCCESS],
 		Reasons: []string{"it was nominated to " + node.name + ", whose room was kept for it"},
 	})
-	if _, found := slices.BinarySearch(c.fit, node.index); s.cfg.Explain == 0 || !found {
+	if _, found := slices.BinarySearch(c.feasible(), node.index); s.cfg.Explain == 0 || !found {
 		return nil
 	}
 	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return err
 	}
-	d.Total = c.totals.totals[node.index]
-	d.evidence = c.evidence(s.snapshot, node.index, d.Total)
+	d.Total = c.totalOf(node.index)
+	d.evidence = c.evidence(s.view, node.index, d.Total)
 	return nil
 }
 
@@ -122,7 +87,7 @@ func (s *Scheduler) rooms(p *podEntry, c *class) string {
 			note += "; "
 		}
 		note += "room on " + e.name + " is kept for"
-		for _, other := range s.snapshot.nomineesAbove(e.name, c.shape.Message.GetPriority(), p) {
+		for _, other := range s.snapshot.nomineesAbove(e.name, p.shape.Message.GetPriority(), &p.clusterPod) {
 			note += " " + other.namespace + "/" + other.name
 		}
 	}

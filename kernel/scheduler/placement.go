@@ -52,7 +52,7 @@ func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 	p.planned, p.expected = false, nil
 	s.assumed.add(p)
 	s.nominated(p, "") // its room is its own now
-	s.snapshot.addPodTo(p, node)
+	s.snapshot.addPodTo(&p.clusterPod, node)
 }
 
 // place is assume for a profile that has plugins behind the decision: it asks

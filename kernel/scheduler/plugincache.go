@@ -1,6 +1,9 @@
 package scheduler
 
-import "pintle.dev/pintle/sdk"
+import (
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
 
 // pluginCache is what a class keeps about one plugin beside its answers: what they
 // depend on, and whether they still hold.
@@ -24,12 +27,12 @@ func (p *pluginCache) looksBeyond() bool { return p.scope == string(sdk.ScopeClu
 
 // fresh reports whether the plugin's answers depend on no object that changed since
 // the last update.
-func (p *pluginCache) fresh(c *class, s *snapshot) bool {
+func (p *pluginCache) fresh(c *class, s *view) bool {
 	return c.known && !p.stale && p.reads == p.version(c, s)
 }
 
 // version is that of the kinds which the plugin reads.
-func (p *pluginCache) version(c *class, s *snapshot) uint64 {
+func (p *pluginCache) version(c *class, s *view) uint64 {
 	if c.known && c.objects == s.edits {
 		return p.reads
 	}
@@ -38,13 +41,13 @@ func (p *pluginCache) version(c *class, s *snapshot) uint64 {
 
 // predicateCache holds one predicate's answers for a class.
 type predicateCache struct {
-	*PredicateInfo
+	*contractv1.PredicateInfo
 	pluginCache
 
 	verdicts []uint32 // by node index; unknown: to be asked for. Nil while the plugin skips the class
 }
 
-func newPredicateCaches(infos []PredicateInfo) []predicateCache {
+func newPredicateCaches(infos []contractv1.PredicateInfo) []predicateCache {
 	caches := make([]predicateCache, len(infos))
 	for i := range infos {
 		caches[i].PredicateInfo = &infos[i]
@@ -63,7 +66,7 @@ func (p *predicateCache) resize(nodes int) {
 
 // priorityCache holds one priority's answers for a class.
 type priorityCache struct {
-	*PriorityInfo
+	*contractv1.PriorityInfo
 	pluginCache
 
 	raw   []int64 // by node index, where have is true. Both nil while the plugin skips the class
@@ -78,7 +81,7 @@ type priorityCache struct {
 	zero           bool    // normalised scores are all 0, without a question
 }
 
-func newPriorityCaches(infos []PriorityInfo) []priorityCache {
+func newPriorityCaches(infos []contractv1.PriorityInfo) []priorityCache {
 	caches := make([]priorityCache, len(infos))
 	for i := range infos {
 		caches[i].PriorityInfo = &infos[i]

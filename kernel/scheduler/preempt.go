@@ -36,7 +36,7 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 		return fmt.Errorf("it nominated node %d, which is not there", n.GetNode())
 	}
 	node := s.snapshot.byIndex[n.GetNode()]
-	victims, err := victimsOf(p, node, n.GetVictims())
+	victims, err := s.victimsOf(p, node, n.GetVictims())
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 		if k < 0 {
 			return errors.New(noCandidate)
 		}
-		if victims, err = victimsOf(p, node, left[k].GetVictims()); err != nil {
+		if victims, err = s.victimsOf(p, node, left[k].GetVictims()); err != nil {
 			return err
 		}
 	}
@@ -59,8 +59,8 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 	}
 	// Pods with a lower priority that count on the node are to look elsewhere.
 	for _, other := range slices.Clone(s.snapshot.nominees[node.name]) {
-		if other != p && other.priorityNow() < p.priorityNow() {
-			s.withdraw(other)
+		if other != &p.clusterPod && other.priorityNow() < p.priorityNow() {
+			s.withdraw(s.pods[other.uid])
 		}
 	}
 	s.nominated(p, node.name)
@@ -101,7 +101,7 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 }
 
 // victimsOf are the pods that a plugin named.
-func victimsOf(p *podEntry, node *nodeEntry, uids []string) ([]*podEntry, error) {
+func (s *Scheduler) victimsOf(p *podEntry, node *nodeEntry, uids []string) ([]*podEntry, error) {
 	if never := p.pod.Spec.PreemptionPolicy; never != nil && *never == v1.PreemptNever && len(uids) > 0 {
 		return nil, errors.New("it named victims for a pod whose preemptionPolicy is Never")
 	}
@@ -113,8 +113,8 @@ func victimsOf(p *podEntry, node *nodeEntry, uids []string) ([]*podEntry, error)
 			return nil, fmt.Errorf("it named victim %s, which is not on node %s", uid, node.name)
 		case victim.priorityNow() >= p.priorityNow():
 			return nil, fmt.Errorf("it named victim %s/%s, whose priority %d is not below %d", victim.namespace, victim.name, victim.priorityNow(), p.priorityNow())
-		case !slices.Contains(victims, victim):
-			victims = append(victims, victim)
+		case !slices.Contains(victims, s.pods[victim.uid]):
+			victims = append(victims, s.pods[victim.uid])
 		}
 	}
 	return victims, nil

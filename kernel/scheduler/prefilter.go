@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
-	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -36,7 +35,7 @@ func (n *narrowing) allows(node uint32) bool {
 
 // narrow asks the pre-filter plugins whose answers may be others now, and lists
 // all nodes if the outcome is another.
-func (c *class) narrow(ctx context.Context, s *snapshot) error {
+func (c *class) narrow(ctx context.Context, s *view) error {
 	infos := c.at.Points[contractv1.Point_PRE_FILTER]
 	if len(infos) == 0 {
 		return nil
@@ -139,56 +138,9 @@ func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[stri
 	return ""
 }
 
-// account adds the pre-filter plugins that left nodes out to an explanation: they
-// speak first, as they are asked first.
-func (n *narrowing) account(infos []contractv1.PointInfo, policy Policy, plugins []PluginAccount, accounts []NodeAccount, nodes []uint32) []PluginAccount {
-	if n.stop == nil && n.allowed == nil {
-		return plugins
-	}
-	origin := func(string) contractv1.Origin { return contractv1.Origin{} }
-	if o, ok := policy.(contractv1.Origins); ok {
-		origin = o.Origin
-	}
-	verdicts := make([][]VerdictAccount, len(nodes))
-	var first []PluginAccount
-	for i := range n.answers {
-		r, info := n.answers[i].result, &infos[i]
-		stops := n.stop != nil && n.stop.Info == info
-		if !stops && !r.GetNarrowed() {
-			continue
-		}
-		reasons := []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", []string{strings.TrimSuffix(info.Name, "PreFilter")})}
-		left := map[uint32]bool{}
-		if stops {
-			reasons = []string{n.stop.Reason()}
-		} else {
-			for _, node := range r.GetNodes() {
-				left[node] = true
-			}
-		}
-		a := accountOf(origin(info.Name), info.Name, sdk.KindPreFilter)
-		for k, node := range nodes {
-			v := VerdictAccount{Predicate: info.Name, Answer: AnswerFits}
-			if !left[node] {
-				v.Answer, v.Reasons = AnswerRefuses, reasons
-				a.Refused++
-			}
-			verdicts[k] = append(verdicts[k], v)
-		}
-		first = append(first, a)
-		if stops {
-			break // nobody was asked after it
-		}
-	}
-	for k := range accounts {
-		accounts[k].Verdicts = append(verdicts[k], accounts[k].Verdicts...)
-	}
-	return append(first, plugins...)
-}
-
 // preScore tells the pre-score plugins which nodes fit, when anything is another
 // than in the decision before.
-func (c *class) preScore(ctx context.Context, s *snapshot) error {
+func (c *class) preScore(ctx context.Context, s *view) error {
 	if !c.at.Has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.log.end() {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
@@ -25,18 +24,12 @@ const (
 
 // podEntry is what the cycle keeps of a pod that has not ended.
 type podEntry struct {
-	uid       types.UID
-	namespace string
-	name      string
-	pod       *v1.Pod // as last seen
-	shape     *shape
+	clusterPod
+	shape *shape // of which clusterPod has the base
 
-	// On a node: its name, and whether the pod is only assumed there.
-	node    string
-	assumed bool
-	among   int         // its place among those that are, from 1
-	gone    bool        // it was removed
-	ignored *unaffected // by these plugins, as of when it came there
+	assumed bool // on its node
+	among   int  // its place among those that are, from 1
+	gone    bool // it was removed
 	// reserved: reserve plugins know of it and are to be told when it comes to
 	// nothing.
 	reserved bool
@@ -88,9 +81,6 @@ type podEntry struct {
 	evicted    bool               // it was asked for, of all
 	victims    map[*podEntry]bool // that were not seen leaving yet
 	evictor    *podEntry          // the pod whose victim it is
-
-	// startTold is the start that plugins were told.
-	startTold int64
 
 	// reason and message are what was told of the pod last.
 	reason, message string

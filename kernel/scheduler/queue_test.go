@@ -24,7 +24,7 @@ func newEntry(name string, change ...func(*v1.Pod)) *podEntry {
 	if err != nil {
 		panic(err)
 	}
-	return &podEntry{uid: types.UID(name), name: name, pod: p, shape: sh}
+	return &podEntry{clusterPod: clusterPod{uid: types.UID(name), name: name, pod: p, base: &sh.baseShape}, shape: sh}
 }
 
 var (

@@ -88,7 +88,19 @@ func (r *record) last(namespace, name string) (Decision, bool) {
 func (s *Scheduler) Explain(namespace, name string) (Decision, bool) {
 	d, ok := s.record.last(namespace, name)
 	if ok && d.Node != "" {
-		d.Scores = d.evidence.winnerScores()
+		d.Scores = winnerScores(d.evidence)
 	}
 	return d, ok
+}
+
+// winnerScores are the scores of the node that a decision was for.
+func winnerScores(e *evidence) []PriorityScore {
+	if e == nil || len(e.top) == 0 {
+		return nil
+	}
+	scores := make([]PriorityScore, len(e.priorities))
+	for i := range scores {
+		scores[i] = PriorityScore{Name: e.priorities[i].Name, Score: e.scores[0][i].score, Weight: e.priorities[i].Weight}
+	}
+	return scores
 }

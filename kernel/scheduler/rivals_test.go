@@ -92,7 +92,7 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 	}
 	for _, of := range []*Scheduler{c.sched, s} {
 		for uid, p := range of.pods {
-			if at := c.byUID[uid].Spec.NodeName; p.node != at || of.snapshot.byName[at].pods[uid] != p {
+			if at := c.byUID[uid].Spec.NodeName; p.node != at || of.snapshot.byName[at].pods[uid] != &p.clusterPod {
 				t.Errorf("pod %s is on %s, and one takes it to be on %q", p.name, at, p.node)
 			}
 		}

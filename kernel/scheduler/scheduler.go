@@ -58,12 +58,13 @@ type Scheduler struct {
 	run        []runner  // memory of ahead
 	takenAt    []int32   // of nodes in it, see correct; otherwise 0
 	snapshot   *snapshot
+	view       *view // of it
 	queue      *queue
 	pods       map[types.UID]*podEntry
 	assumed    assumedPods
 	shapes     map[[32]byte]*shape
-	classes    []*class
-	classBytes int // of their shapes
+	cached     []*shape // that have a class
+	classBytes int      // of their shapes
 	lastClass  uint32
 	decisions  uint64
 	profiles   map[string]*profile
@@ -133,8 +134,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s.binds, s.results = make(chan bindRequest, waiting), make(chan bindResult, waiting+written)
 	s.random = rand.New(s.source)
-	s.snapshot.now = s.clock.Now
-	s.snapshot.suppose, s.queue.came, s.queue.waits = s.suppose, s.counts.came, s.counts.waits
+	s.view = newView(s.snapshot)
+	s.view.now, s.view.suppose = s.clock.Now, s.suppose
+	s.queue.came, s.queue.waits = s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
 		s.profiles[name] = s.newProfile(name, source)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // score asks for the raw scores that are missing among the nodes that fit.
-func (c *class) score(ctx context.Context, s *snapshot) error {
+func (c *class) score(ctx context.Context, s *view) error {
 	touched := c.touchedFit(s)
 	for i := range c.priorities {
 		cache := &c.priorities[i]
@@ -74,7 +74,7 @@ func (c *class) takeScore(cache *priorityCache, n uint32, score int64) {
 }
 
 // touchedFit lists, once each, the nodes touched since the last update that fit.
-func (c *class) touchedFit(s *snapshot) []uint32 {
+func (c *class) touchedFit(s *view) []uint32 {
 	touched, _ := s.log.since(c.position)
 	c.list = c.list[:0]
 	for _, t := range touched {

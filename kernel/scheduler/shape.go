@@ -6,14 +6,27 @@ import (
 	"pintle.dev/pintle/kernel/scheduler/convert"
 )
 
-// shape is a pod without what plugins do not look at: pods of one shape are one class.
+// shape is what all pods of a shape have in common; owned by the cycle.
 type shape struct {
-	*convert.Pod
+	baseShape
 
-	entrance entrance // what plugins said at the queue's entrance; owned by the cycle
+	entrance entrance // what plugins said at the queue's entrance
 
-	refs  int    // pods in the scheduler that have it; owned by the cycle
-	class *class // cached results, or nil; owned by the cycle
+	refs  int    // pods in the scheduler that have it
+	class *class // cached results, or nil
+	// Of the class: the decision that used it last, how many of its pods are decided about
+	// at once, and what was found out by taking pods off nodes.
+	used   uint64
+	pace   pace
+	trials *trials
+}
+
+// setClass gives the shape cached results; nil: none.
+func (s *shape) setClass(c *class) {
+	s.class, s.of, s.used, s.pace, s.trials = c, nil, 0, pace{}, nil
+	if c != nil {
+		s.of = c
+	}
 }
 
 // converted is the pod as plugins see it; nil: of a pod that is gone.
@@ -21,7 +34,7 @@ func (s *shape) converted() *convert.Pod {
 	if s == nil {
 		return nil
 	}
-	return s.Pod
+	return s.baseShape.converted()
 }
 
 func newShape(pod *v1.Pod) (*shape, error) {
@@ -29,5 +42,5 @@ func newShape(pod *v1.Pod) (*shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &shape{Pod: converted}, nil
+	return &shape{baseShape: baseShape{Pod: converted}}, nil
 }

@@ -211,7 +211,7 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 			continue
 		}
 		x.State, x.Node = "placed", node.name
-		d.evidence.tell(x, o.limit())
+		tellEvidence(d.evidence, x, o.limit())
 	}
 }
 
@@ -224,13 +224,13 @@ func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*no
 		return nil, d, err
 	}
 	c := p.shape.class
-	for _, n := range c.totals.tops() {
+	for _, n := range c.tops() {
 		if other := s.snapshot.byIndex[n]; other.name == preferred && other != node {
-			node, d.evidence = other, c.evidence(s.snapshot, n, d.Total)
+			node, d.evidence = other, c.evidence(s.view, n, d.Total)
 			break
 		}
 	}
-	s.snapshot.addPod(p, node.name)
+	s.snapshot.addPod(&p.clusterPod, node.name)
 	return node, d, nil
 }
 

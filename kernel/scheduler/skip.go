@@ -18,7 +18,7 @@ type skip struct {
 
 // askSkips asks the plugins whether they have nothing to say, where objects that they
 // read changed.
-func (c *class) askSkips(ctx context.Context, s *snapshot) {
+func (c *class) askSkips(ctx context.Context, s *view) {
 	idler, ok := c.policy.(contractv1.Idler)
 	if !ok {
 		return

@@ -1,11 +1,6 @@
 package scheduler
 
 import (
-	"context"
-	"maps"
-	"sync"
-	"time"
-
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,7 +13,7 @@ type nodeEntry struct {
 	name  string
 	index uint32
 	node  *contractv1.Node // nil: pods only, no such node
-	pods  map[types.UID]*podEntry
+	pods  map[types.UID]*clusterPod
 }
 
 // snapshot is the cycle's picture of the cluster: nodes with their bound and
@@ -35,13 +30,8 @@ type snapshot struct {
 
 	pending []*contractv1.Operation
 
-	// nominees are the pods nominated to nodes, by node; suppose hands plugins what
-	// is not so, or is nil.
-	nominees map[string][]*podEntry
-	suppose  func(ctx context.Context, operations []*contractv1.Operation) error
-
-	scratch *scratch // of the class that is being brought up to date
-	now     func() time.Time
+	// nominees are the pods nominated to nodes, by node.
+	nominees map[string][]*clusterPod
 
 	log   changeLog
 	nodes uint64            // grows with each change of a node object
@@ -54,14 +44,13 @@ func newSnapshot() *snapshot {
 		byName:  map[string]*nodeEntry{},
 		objects: map[string]map[types.NamespacedName]*contractv1.Object{},
 		kinds:   map[string]uint64{},
-		scratch: &scratch{}, now: time.Now,
 	}
 }
 
 func (s *snapshot) entry(name string) *nodeEntry {
 	e := s.byName[name]
 	if e == nil {
-		e = &nodeEntry{name: name, pods: map[types.UID]*podEntry{}}
+		e = &nodeEntry{name: name, pods: map[types.UID]*clusterPod{}}
 		s.byName[name] = e
 	}
 	return e
@@ -120,21 +109,21 @@ func (s *snapshot) removeNode(name string) bool {
 }
 
 // addPod puts a pod on the node it names (bound) or is assumed on.
-func (s *snapshot) addPod(pod *podEntry, node string) {
+func (s *snapshot) addPod(pod *clusterPod, node string) {
 	s.addPodTo(pod, s.entry(node))
 }
 
-func (s *snapshot) addPodTo(pod *podEntry, e *nodeEntry) {
+func (s *snapshot) addPodTo(pod *clusterPod, e *nodeEntry) {
 	pod.node = e.name
 	e.pods[pod.uid] = pod
 	if e.node != nil {
-		pod.ignored = pod.shape.ignoredBy()
+		pod.ignored = pod.base.ignoredBy()
 		s.log.add(touch{node: e.index, by: pod.ignored})
 		s.pending = append(s.pending, opPodAdd(e, pod))
 	}
 }
 
-func (s *snapshot) removePod(pod *podEntry) {
+func (s *snapshot) removePod(pod *clusterPod) {
 	e := s.byName[pod.node]
 	pod.node = ""
 	if e == nil {
@@ -190,18 +179,18 @@ func opNodeSet(e *nodeEntry) *contractv1.Operation {
 
 // opPodAdd tells of a pod whole, and of its class where the plugins know it and it
 // is placed as it asked.
-func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
+func opPodAdd(e *nodeEntry, pod *clusterPod) *contractv1.Operation {
 	op := &struct { // one piece of memory instead of three
 		operation contractv1.Operation
 		of        contractv1.Operation_PodAdd
 		add       contractv1.PodAdd
 	}{}
 	op.operation.Op, op.of.PodAdd = &op.of, &op.add
-	op.add.Node, op.add.Pod = e.index, pod.shape.Occupant(pod.name, string(pod.uid), e.name)
+	op.add.Node, op.add.Pod = e.index, pod.base.Occupant(pod.name, string(pod.uid), e.name)
 	if start := pod.startTold; start != 0 {
 		op.add.Pod.StartTimeUnix = start
-	} else if class := pod.shape.class; class != nil && !pod.shape.PlacedApart() {
-		op.add.Class = class.id
+	} else if class := pod.base.of; class != nil && !pod.base.PlacedApart() {
+		op.add.Class = class.Number()
 	}
 	return &op.operation
 }
@@ -218,124 +207,33 @@ func (s *snapshot) tellStarts(e *nodeEntry) {
 	}
 }
 
-// touch is a change of a node: of the object, or of the pods on it alone.
-type touch struct {
-	node   uint32
-	object bool
-	by     *unaffected // plugins that ignore the pod which came or went; nil: it may concern all
+func opPodRemove(e *nodeEntry, uid string) *contractv1.Operation {
+	return &contractv1.Operation{Op: &contractv1.Operation_PodRemove{PodRemove: &contractv1.PodRemove{Node: e.index, Uid: uid}}}
 }
 
-// changeLog remembers which nodes were touched, in order. Positions only grow;
-// old ones fall out, and who reads from before them starts afresh.
-type changeLog struct {
-	first uint64 // position of entries[0]
-	items []touch
-}
-
-const changeLogLimit = 1 << 15
-
-func (l *changeLog) add(t touch) {
-	if len(l.items) >= changeLogLimit {
-		half := len(l.items) / 2
-		l.items = append(l.items[:0], l.items[half:]...)
-		l.first += uint64(half)
-	}
-	l.items = append(l.items, t)
-}
-
-func (l *changeLog) end() uint64 { return l.first + uint64(len(l.items)) }
-
-// since returns the changes from a position on; false: too long ago.
-func (l *changeLog) since(position uint64) ([]touch, bool) {
-	if position < l.first {
-		return nil, false
-	}
-	return l.items[position-l.first:], true
-}
-
-// replica is the copy of what the plugins were told, from which a new or
-// restarted one is fed. It follows the deltas, not the snapshot, so that its
-// generation names its content exactly. Safe for concurrent use.
-type replica struct {
-	mu         sync.Mutex
-	generation uint64
-	nodes      map[uint32]*contractv1.Node
-	pods       map[uint32]map[string]*contractv1.Pod
-	classes    map[uint32]*contractv1.Pod
-	objects    map[string]map[types.NamespacedName]*contractv1.Object
-}
-
-// newReplica is empty, with a generation after which deltas follow.
-func newReplica(first uint64) *replica {
-	return &replica{
-		generation: first,
-		nodes:      map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{},
-		classes: map[uint32]*contractv1.Pod{}, objects: map[string]map[types.NamespacedName]*contractv1.Object{},
-	}
-}
-
-func objectName(k *contractv1.ObjectKey) types.NamespacedName {
-	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
-}
-
-// advance turns operations into the next delta and takes them into the copy.
-func (r *replica) advance(operations []*contractv1.Operation) *contractv1.Delta {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.generation++
-	for _, operation := range operations {
-		switch op := operation.Op.(type) {
-		case *contractv1.Operation_NodeSet:
-			r.nodes[op.NodeSet.Index] = op.NodeSet.Node
-		case *contractv1.Operation_NodeRemove:
-			delete(r.nodes, op.NodeRemove)
-			delete(r.pods, op.NodeRemove)
-		case *contractv1.Operation_PodAdd:
-			pods := r.pods[op.PodAdd.Node]
-			if pods == nil {
-				pods = map[string]*contractv1.Pod{}
-				r.pods[op.PodAdd.Node] = pods
+// names are the nodes' names by index. The slice is never changed again.
+func (s *snapshot) names() []string {
+	if s.listed == nil {
+		s.listed = make([]string, len(s.byIndex))
+		for i, e := range s.byIndex {
+			if e != nil {
+				s.listed[i] = e.name
 			}
-			pods[op.PodAdd.Pod.Uid] = op.PodAdd.Pod
-		case *contractv1.Operation_PodRemove:
-			delete(r.pods[op.PodRemove.Node], op.PodRemove.Uid)
-		case *contractv1.Operation_ClassSet:
-			r.classes[op.ClassSet.Class] = op.ClassSet.Pod
-		case *contractv1.Operation_ClassRemove:
-			delete(r.classes, op.ClassRemove)
-		case *contractv1.Operation_ObjectSet:
-			kind := r.objects[op.ObjectSet.Key.Kind]
-			if kind == nil {
-				kind = map[types.NamespacedName]*contractv1.Object{}
-				r.objects[op.ObjectSet.Key.Kind] = kind
-			}
-			kind[objectName(op.ObjectSet.Key)] = op.ObjectSet
-		case *contractv1.Operation_ObjectRemove:
-			delete(r.objects[op.ObjectRemove.Kind], objectName(op.ObjectRemove))
 		}
 	}
-	return &contractv1.Delta{Generation: r.generation, Operations: operations}
+	return s.listed
 }
 
-// full is everything as one delta that starts from nothing.
-func (r *replica) full() *contractv1.Delta {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delta := &contractv1.Delta{Generation: r.generation, Reset_: true}
-	add := func(op *contractv1.Operation) { delta.Operations = append(delta.Operations, op) }
-	for index, node := range r.nodes {
-		add(&contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: index, Node: node}}})
-		for pod := range maps.Values(r.pods[index]) {
-			add(&contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: index, Pod: pod}}})
-		}
+// version is the sum of the versions of kinds of objects.
+func (s *snapshot) version(kinds []string) uint64 {
+	var sum uint64
+	for _, kind := range kinds {
+		sum += s.kinds[kind]
 	}
-	for _, kind := range r.objects {
-		for _, object := range kind {
-			add(&contractv1.Operation{Op: &contractv1.Operation_ObjectSet{ObjectSet: object}})
-		}
-	}
-	for id, pod := range r.classes {
-		add(&contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: id, Pod: pod}}})
-	}
-	return delta
+	return sum
+}
+
+// object is an object as it was seen last, or nil.
+func (s *snapshot) object(key *contractv1.ObjectKey) *contractv1.Object {
+	return s.objects[key.Kind][objectName(key)]
 }

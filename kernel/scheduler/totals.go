@@ -24,6 +24,17 @@ func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, tot
 	return c.totals.nth(random.IntN(c.totals.tied)), best, nil
 }
 
+// feasible are the nodes that fit, ascending; not to be changed.
+func (c *class) feasible() []uint32 { return c.fit }
+
+// best is the best total, tied how many nodes have it, and nth one of these, in order of
+// index. All are of the totals that were made last.
+func (c *class) best() int64            { return c.totals.most }
+func (c *class) tied() int              { return c.totals.tied }
+func (c *class) nth(n int) uint32       { return c.totals.nth(n) }
+func (c *class) tops() []uint32         { return c.totals.tops() }
+func (c *class) totalOf(n uint32) int64 { return c.totals.totals[n] }
+
 // updateTotals brings the totals up to date and returns the best one. Nodes whose
 // scores are what they were, by the same measure, are not looked at.
 func (c *class) updateTotals(ctx context.Context) (best int64, err error) {

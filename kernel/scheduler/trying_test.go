@@ -134,9 +134,9 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 // each victim who it is.
 func TestWaysOfTryingAgree(t *testing.T) {
 	forgetful := func(s *Scheduler) {
-		for _, c := range s.classes {
+		for _, c := range s.cached {
 			c.trials = nil
-			c.forget()
+			c.class.forget()
 		}
 	}
 	gone := 0

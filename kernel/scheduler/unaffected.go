@@ -6,21 +6,6 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// unaffected are the plugins of a policy that ignore pods of a class: such a pod that
-// comes to a node, or goes, does not change what the plugin says of a class that it
-// ignores, too. The plugin is not asked about the node then. It is never changed.
-type unaffected struct {
-	policy     Policy
-	generation uint64
-
-	predicates, priorities pluginSet
-}
-
-// pluginSet is a set of the first 64 plugins of a kind, by index.
-type pluginSet uint64
-
-func (s pluginSet) has(i int) bool { return i < 64 && s&(1<<i) != 0 }
-
 // askUnaffected asks the plugins that look at pods on nodes whether they ignore pods of
 // the class.
 func (c *class) askUnaffected(ctx context.Context) {
@@ -47,7 +32,7 @@ func (c *class) askUnaffected(ctx context.Context) {
 
 // findUntouched finds the plugins to which nothing happened since the last update: they
 // ignore pods of the class and all pods that came and went.
-func (c *class) findUntouched(s *snapshot) {
+func (c *class) findUntouched(s *view) {
 	c.untouchedPredicates, c.untouchedPriorities = 0, 0
 	touched, ok := s.log.since(c.position)
 	if !ok || !c.known || c.unaffected == nil {
@@ -68,13 +53,4 @@ func (c *class) findUntouched(s *snapshot) {
 		}
 	}
 	c.untouchedPredicates, c.untouchedPriorities = predicates, priorities
-}
-
-// ignoredBy are the plugins that ignore a pod of the shape on a node. One that is
-// another pod for scores when it is placed is not what the plugins were asked about.
-func (s *shape) ignoredBy() *unaffected {
-	if s.class == nil || s.PlacedApart() {
-		return nil
-	}
-	return s.class.unaffected
 }

@@ -106,7 +106,7 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 	w.ask(meek)
 	add := func(by *class, node string) {
 		w.serial++
-		w.snapshot.addPod(&podEntry{uid: types.UID(fmt.Sprint("u", w.serial)), shape: by.shape}, node)
+		w.snapshot.addPod(&clusterPod{uid: types.UID(fmt.Sprint("u", w.serial)), base: by.shape}, node)
 		w.flush()
 	}
 	for _, step := range []struct {
@@ -143,7 +143,7 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 // are its pods from then on.
 func (w *world) class(id uint32, kind int) *class {
 	c := &class{id: id, shape: w.shape(kind)}
-	c.shape.class = c
+	c.shape.of = c
 	w.classes = append(w.classes, c)
 	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
 		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: c.shape.Message}}})
@@ -151,7 +151,7 @@ func (w *world) class(id uint32, kind int) *class {
 }
 
 // someShape is that of a pod that comes: often of a class that is there.
-func (w *world) someShape() *shape {
+func (w *world) someShape() *baseShape {
 	if len(w.classes) > 0 && w.random.IntN(3) > 0 {
 		return w.classes[w.random.IntN(len(w.classes))].shape
 	}

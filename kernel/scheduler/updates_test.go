@@ -230,7 +230,7 @@ func TestBoundElsewhereLeavesTheQueue(t *testing.T) {
 		if s.sees(t, next, t0); p.place != nowhere || s.queue.active.Len()+s.queue.backoff.Len()+len(s.queue.pool)+len(s.queue.groups) != 0 {
 			t.Errorf("from place %d: it waits in place %d", in, p.place)
 		}
-		if s.snapshot.byName["n0"] == nil || s.snapshot.byName["n0"].pods[types.UID("pod-p")] != p {
+		if s.snapshot.byName["n0"] == nil || s.snapshot.byName["n0"].pods[types.UID("pod-p")] != &p.clusterPod {
 			t.Errorf("from place %d: it is not on its node", in)
 		}
 	}

@@ -78,7 +78,7 @@ const tooManyPods = "Too many pods"
 
 // lack works out the amounts behind a reason; nil where it is not about a
 // resource or the amounts do not bear it out.
-func (s *snapshot) lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack {
+func lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack {
 	name, ok := strings.CutPrefix(reason, insufficient)
 	if reason == tooManyPods {
 		name, ok = "pods", true
@@ -105,7 +105,7 @@ func (s *snapshot) lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack 
 		if name == "pods" {
 			used++
 		} else {
-			used += amount(p.shape.Message.GetRequests())
+			used += amount(p.base.Message.GetRequests())
 		}
 	}
 	if name == "pods" {

@@ -209,10 +209,10 @@ func (s *Scheduler) abandon() {
 // abandonClass forgets a class that is being brought up to date, or asked about. Who
 // asks goes on with it, for nothing.
 func (s *Scheduler) abandonClass(c *class) {
-	if at := slices.Index(s.classes, c); at >= 0 {
+	if at := slices.IndexFunc(s.cached, func(sh *shape) bool { return sh.class == c }); at >= 0 {
 		s.dropClass(at)
 	}
-	s.snapshot.scratch = &scratch{}
+	s.view.renew()
 }
 
 // attended is a call to somebody outside, which does not say itself when it is late.

@@ -77,7 +77,13 @@ var PointNames = map[contractv1.Point]string{
 	contractv1.Point_PRE_BIND: "preBind", contractv1.Point_BIND: "bind", contractv1.Point_POST_BIND: "postBind",
 }
 
-// pointTitles are the points as kube-scheduler's errors name them.
+// The points that are asked a node, as kube-scheduler's metrics name them.
+const (
+	TitleFilter = "Filter"
+	TitleScore  = "Score"
+)
+
+// PointTitle are the points as kube-scheduler's errors name them.
 func PointTitle(at contractv1.Point) string {
 	name := PointNames[at]
 	return strings.ToUpper(name[:1]) + name[1:]
