@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -51,16 +52,16 @@ func TestAheadIsInvisible(t *testing.T) {
 		priorities []sdk.Priority
 		together   bool // pods are decided about at once
 	}{
-		{"each pod lowers the score", []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{lessens}, true},
-		{"no score", []sdk.Predicate{selectNode, fitCPU}, nil, true},
-		{"some pods lower the score", []sdk.Predicate{fitCPU}, []sdk.Priority{steps, leastCPU}, true},
-		{"each pod raises the score", []sdk.Predicate{fitCPU}, []sdk.Priority{packs}, false},
-		{"what scores are measured by changes", []sdk.Predicate{fitCPU}, []sdk.Priority{fewPods, lessens}, true},
-		{"normalised by the plugin", []sdk.Predicate{fitCPU}, []sdk.Priority{served("Served", sdk.NormalizePlugin), lessens}, true},
-		{"indifferent to others", []sdk.Predicate{wary, fitCPU}, []sdk.Priority{lessens}, true},
-		{"aloof to others", []sdk.Predicate{feuding, fitCPU}, []sdk.Priority{feared, lessens}, true},
-		{"pods that concern each other", []sdk.Predicate{even, perZone, fitCPU}, []sdk.Priority{lessens, crowd}, false},
-		{"plugins that say what moved", []sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet, lessens}, false},
+		{"each pod lowers the score", []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{lessens}, true},
+		{"no score", []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, nil, true},
+		{"some pods lower the score", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{steps, schedulertest.LeastCPU}, true},
+		{"each pod raises the score", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{packs}, false},
+		{"what scores are measured by changes", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{schedulertest.FewPods, lessens}, true},
+		{"normalised by the plugin", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{served("Served", sdk.NormalizePlugin), lessens}, true},
+		{"indifferent to others", []sdk.Predicate{wary, schedulertest.FitCPU}, []sdk.Priority{lessens}, true},
+		{"aloof to others", []sdk.Predicate{feuding, schedulertest.FitCPU}, []sdk.Priority{feared, lessens}, true},
+		{"pods that concern each other", []sdk.Predicate{even, schedulertest.PerZone, schedulertest.FitCPU}, []sdk.Priority{lessens, schedulertest.Crowd}, false},
+		{"plugins that say what moved", []sdk.Predicate{shy, schedulertest.FitCPU}, []sdk.Priority{middle, quiet, lessens}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,10 +108,10 @@ type drive struct {
 
 func newDrive(t testing.TB, seed uint64, predicates []sdk.Predicate, priorities []sdk.Priority) *drive {
 	d := &drive{t: t, change: rand.New(rand.NewPCG(seed, 1)), now: time.Now()}
-	policy := newTestPolicy(t, func() *contractv1.Delta { return d.Replica() }, predicates, priorities)
+	policy := schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return d.Replica() }, predicates, priorities)
 	a := newAPI(t)
 	s, err := New(Config{Seed: seed + 1, BindWorkers: 1024, Explain: 1 << 14}, Deps{
-		Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{profileName: newTestSource(policy)}, Bind: a.bind,
+		Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{schedulertest.ProfileName: newTestSource(policy)}, Bind: a.bind,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +125,7 @@ func newDrive(t testing.TB, seed uint64, predicates []sdk.Predicate, priorities 
 }
 
 func (d *drive) node(i int) {
-	d.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), 1000+1000*int64(d.change.IntN(4)), map[string]string{"zone": fmt.Sprint("z", i%3)})))
+	d.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 1000+1000*int64(d.change.IntN(4)), map[string]string{"zone": fmt.Sprint("z", i%3)})))
 }
 
 // setObject makes a Service that selects the pods of one app.
@@ -144,7 +145,7 @@ func (d *drive) round() (together int) {
 		for range 1 + d.change.IntN(40) {
 			d.made++
 			d.now = d.now.Add(time.Millisecond)
-			pod := makePod(fmt.Sprint("p", d.made), cpu, func(p *v1.Pod) {
+			pod := schedulertest.MakePod(fmt.Sprint("p", d.made), cpu, func(p *v1.Pod) {
 				p.Labels = map[string]string{"app": app}
 				if mean {
 					p.Labels["mean"] = "yes"
@@ -173,7 +174,7 @@ func (d *drive) round() (together int) {
 		d.node(d.change.IntN(60))
 	default:
 		for range d.change.IntN(20) {
-			if p := d.pods[makePod(fmt.Sprint("p", 1+d.change.IntN(d.made)), 1).UID]; p != nil {
+			if p := d.pods[schedulertest.MakePod(fmt.Sprint("p", 1+d.change.IntN(d.made)), 1).UID]; p != nil {
 				d.removePod(p.uid)
 			}
 		}

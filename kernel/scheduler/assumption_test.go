@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -49,9 +50,9 @@ func TestAssumptionsAreSeen(t *testing.T) {
 	c, _ := startCycle(t, 1, []any{free, take, before}, func(c *cluster) { c.claims.Add(claim("1")) })
 
 	// Given up: as if it had never been.
-	c.addPod(makePod("unlucky", 1, uses("data"), label("wait", "yes")))
+	c.addPod(schedulertest.MakePod("unlucky", 1, uses("data"), label("wait", "yes")))
 	eventually(t, "unlucky has its place", func() bool { return strings.Contains(noted.all(), "reserve:unlucky") })
-	c.addPod(makePod("second", 1, uses("data")))
+	c.addPod(schedulertest.MakePod("second", 1, uses("data")))
 	eventually(t, "second is told that it is taken", func() bool {
 		d, _ := c.sched.Explain("a", "second")
 		return strings.Contains(d.Message, "had it taken")
@@ -61,13 +62,13 @@ func TestAssumptionsAreSeen(t *testing.T) {
 	c.eventuallyBound(t, "second", "n0")
 
 	// Bound: it stands until the object says something else.
-	c.addPod(makePod("third", 1, uses("data")))
+	c.addPod(schedulertest.MakePod("third", 1, uses("data")))
 	eventually(t, "third is told that it is taken", func() bool {
 		d, _ := c.sched.Explain("a", "third")
 		return strings.Contains(d.Message, "had it taken")
 	})
 	c.claims.Modify(claim("1"))
-	c.addPod(makePod("plain", 1))
+	c.addPod(schedulertest.MakePod("plain", 1))
 	c.eventuallyBound(t, "plain", "n0")
 	if strings.Contains(noted.all(), "plain") {
 		t.Errorf("a pod without claims was reserved for: %s", noted.all())

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // BenchmarkTell is what a shadow costs the cycle: a delta and a decision handed
@@ -14,18 +16,18 @@ func BenchmarkTell(b *testing.B) {
 		b.Run(fmt.Sprint(followers), func(b *testing.B) {
 			a := newAPI(b)
 			policy := newFreePolicy(1)
-			s, err := New(Config{}, Deps{Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{profileName: policy}, Bind: a.bind})
+			s, err := New(Config{}, Deps{Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{schedulertest.ProfileName: policy}, Bind: a.bind})
 			if err != nil {
 				b.Fatal(err)
 			}
 			for range followers {
-				c, err := NewComparison(ComparisonConfig{Profiles: map[string]PolicyPair{profileName: {policy, policy}}})
+				c, err := NewComparison(ComparisonConfig{Profiles: map[string]PolicyPair{schedulertest.ProfileName: {policy, policy}}})
 				if err != nil {
 					b.Fatal(err)
 				}
 				s.Follow(c)
 			}
-			pod := makePod("p", 1)
+			pod := schedulertest.MakePod("p", 1)
 			sh, err := newShape(pod)
 			if err != nil {
 				b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -76,15 +77,15 @@ func BenchmarkCycle(b *testing.B) {
 			policy := newFreePolicy(nodes)
 			a := newAPI(b)
 			s, err := New(Config{Seed: 1}, Deps{
-				Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{profileName: policy}, Bind: a.bind,
+				Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{schedulertest.ProfileName: policy}, Bind: a.bind,
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
 			for i := range nodes {
-				s.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), 4000, nil)))
+				s.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 4000, nil)))
 			}
-			pod := makePod("p", 100, func(p *v1.Pod) { p.Labels = map[string]string{"app": "web"} })
+			pod := schedulertest.MakePod("p", 100, func(p *v1.Pod) { p.Labels = map[string]string{"app": "web"} })
 			sh, err := newShape(pod)
 			if err != nil {
 				b.Fatal(err)
@@ -119,7 +120,7 @@ func BenchmarkCycle(b *testing.B) {
 
 // BenchmarkShape is the conversion of one pod as the reflector does it.
 func BenchmarkShape(b *testing.B) {
-	pod := makePod("p", 100, func(p *v1.Pod) {
+	pod := schedulertest.MakePod("p", 100, func(p *v1.Pod) {
 		p.Labels = map[string]string{"app": "web", "pod-template-hash": "abc"}
 		p.Spec.Tolerations = []v1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute"}, {Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute"}}
 	})
@@ -137,20 +138,20 @@ func BenchmarkThroughput(b *testing.B) {
 	const nodes = 1000
 	a := newAPI(b)
 	var s *Scheduler
-	policy := newTestPolicy(b, func() *contractv1.Delta { return s.Replica() }, []sdk.Predicate{selectNode, fitCPU, zoneVolume}, []sdk.Priority{leastCPU, fewPods})
-	s, err := New(Config{}, Deps{Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{profileName: newTestSource(policy)}, Bind: a.bind})
+	policy := schedulertest.NewGuestPolicy(b, func() *contractv1.Delta { return s.Replica() }, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU, schedulertest.ZoneVolume}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
+	s, err := New(Config{}, Deps{Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{schedulertest.ProfileName: newTestSource(policy)}, Bind: a.bind})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range nodes {
-		a.nodes.Add(makeNode(fmt.Sprint("n", i), 1_000_000, nil))
+		a.nodes.Add(schedulertest.MakeNode(fmt.Sprint("n", i), 1_000_000, nil))
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	b.ResetTimer()
 	go func() { done <- s.Run(ctx) }()
 	for i := range b.N {
-		a.addPod(makePod(fmt.Sprint("p", i), 1))
+		a.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 1))
 	}
 	for deadline := time.Now().Add(2 * time.Minute); len(a.bound()) < b.N; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

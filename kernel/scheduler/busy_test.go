@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // The scheduler is busy while pods wait to be decided about or their bindings for a
@@ -24,7 +26,7 @@ func TestBusy(t *testing.T) {
 			binds <- struct{}{} // until the test has looked
 			return nil
 		}
-		c.nodes.Add(makeNode("n", 100*pods, nil))
+		c.nodes.Add(schedulertest.MakeNode("n", 100*pods, nil))
 	})
 	busy := func() bool {
 		mu.Lock()
@@ -32,7 +34,7 @@ func TestBusy(t *testing.T) {
 		return len(told) > 0 && told[len(told)-1]
 	}
 	for i := range pods {
-		p := makePod(fmt.Sprintf("p%d", i), 100)
+		p := schedulertest.MakePod(fmt.Sprintf("p%d", i), 100)
 		c.byUID[p.UID] = p
 		c.pods.Add(p)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -24,9 +25,9 @@ type world struct {
 	random   *rand.Rand
 	snapshot *view
 	replica  *replica
-	policy   *testPolicy
-	alone    *testPolicy // the same plugins, each asked alone
-	fresh    *testPolicy // or nil: the same, fed once with everything
+	policy   *schedulertest.GuestPolicy
+	alone    *schedulertest.GuestPolicy // the same plugins, each asked alone
+	fresh    *schedulertest.GuestPolicy // or nil: the same, fed once with everything
 	nodes    []string
 	pods     map[types.UID]*clusterPod
 	nominees []nominee
@@ -42,12 +43,12 @@ type nominee struct {
 
 func newWorld(t testing.TB, seed uint64, script ...byte) *world {
 	w := &world{
-		t: t, random: newDice(seed, script), snapshot: newView(newSnapshot()), replica: newReplica(0),
+		t: t, random: schedulertest.NewDice(seed, script), snapshot: newView(newSnapshot()), replica: newReplica(0),
 		pods: map[types.UID]*clusterPod{},
 	}
-	for _, p := range []**testPolicy{&w.policy, &w.alone} {
-		*p = newTestPolicy(t, w.replica.full,
-			[]sdk.Predicate{selectNode, perZone, fitCPU, feuding, zoneVolume}, []sdk.Priority{leastCPU, fewPods, feared, bigNode, spread, crowd})
+	for _, p := range []**schedulertest.GuestPolicy{&w.policy, &w.alone} {
+		*p = schedulertest.NewGuestPolicy(t, w.replica.full,
+			[]sdk.Predicate{schedulertest.SelectNode, schedulertest.PerZone, schedulertest.FitCPU, feuding, schedulertest.ZoneVolume}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods, feared, schedulertest.BigNode, schedulertest.Spread, schedulertest.Crowd})
 	}
 	w.snapshot.suppose = func(_ context.Context, operations []*contractv1.Operation) error {
 		w.apply(operations)
@@ -63,7 +64,7 @@ func (w *world) flush() {
 
 func (w *world) apply(operations []*contractv1.Operation) {
 	delta := w.replica.advance(operations)
-	for _, p := range []*testPolicy{w.policy, w.alone, w.fresh} {
+	for _, p := range []*schedulertest.GuestPolicy{w.policy, w.alone, w.fresh} {
 		if p == nil {
 			continue
 		}
@@ -74,7 +75,7 @@ func (w *world) apply(operations []*contractv1.Operation) {
 }
 
 func (w *world) shape(kind int) *baseShape {
-	p := makePod("class", int64(kind%3)*300)
+	p := schedulertest.MakePod("class", int64(kind%3)*300)
 	p.Labels = map[string]string{"app": fmt.Sprint("app", kind%2)}
 	if kind%4 == 1 {
 		p.Labels["exclusive"] = "yes"
@@ -93,7 +94,7 @@ func (w *world) shape(kind int) *baseShape {
 }
 
 func (w *world) node(name string) *contractv1.Node {
-	return convert.Node(makeNode(name, int64(500+w.random.IntN(4)*500), map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}))
+	return convert.Node(schedulertest.MakeNode(name, int64(500+w.random.IntN(4)*500), map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}))
 }
 
 // change does something random to the cluster.
@@ -165,7 +166,7 @@ type answer struct {
 
 func (w *world) ask(c *class) answer { return w.askOf(c, w.policy) }
 
-func (w *world) askOf(c *class, policy *testPolicy) answer {
+func (w *world) askOf(c *class, policy *schedulertest.GuestPolicy) answer {
 	if err := c.update(w.t.Context(), policy, w.snapshot); err != nil {
 		w.t.Fatal(err)
 	}
@@ -198,10 +199,10 @@ func FuzzCacheIsInvisible(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, script []byte) {
 		w := newWorld(t, seed, script...)
 		if seed%4 > 0 {
-			w.policy.group(w.random.IntN(5), w.random.IntN(6))
+			w.policy.Group(w.random.IntN(5), w.random.IntN(6))
 		}
 		if seed%4 == 3 {
-			w.policy.some = func() bool { return w.random.IntN(6) > 0 }
+			w.policy.Some = func() bool { return w.random.IntN(6) > 0 }
 		}
 		old := make([]*class, 6)
 		for i := range old {
@@ -214,7 +215,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 				w.change()
 			}
 			if w.random.IntN(30) == 0 {
-				w.policy.generation.Add(1)
+				w.policy.Moment.Add(1)
 			}
 			w.flush()
 			i := w.random.IntN(len(old))
@@ -224,8 +225,8 @@ func FuzzCacheIsInvisible(f *testing.F) {
 				t.Fatalf("seed %d, class %d:\ncached %+v\nasked  %+v", seed, i, got, want)
 			}
 		}
-		if len(w.nodes) > 0 && (seed%4 > 0) != (w.policy.together > 0) {
-			t.Errorf("seed %d: asked together %d times", seed, w.policy.together)
+		if len(w.nodes) > 0 && (seed%4 > 0) != (w.policy.Together > 0) {
+			t.Errorf("seed %d: asked together %d times", seed, w.policy.Together)
 		}
 	})
 }
@@ -233,7 +234,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 // A class hit asks about the touched node only.
 func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	w := newWorld(t, 1)
-	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{leastCPU, fewPods})
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
 	for i := range 100 {
 		w.snapshot.setNode(w.node(fmt.Sprint("n", i)))
 	}
@@ -241,19 +242,19 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	w.ask(c)
-	if w.policy.asked != 400 {
-		t.Errorf("the first decision asked %d times, want 400", w.policy.asked)
+	if w.policy.Asked != 400 {
+		t.Errorf("the first decision asked %d times, want 400", w.policy.Asked)
 	}
-	w.policy.asked = 0
+	w.policy.Asked = 0
 	w.ask(c)
-	if w.policy.asked != 0 {
-		t.Errorf("nothing changed and it asked %d times", w.policy.asked)
+	if w.policy.Asked != 0 {
+		t.Errorf("nothing changed and it asked %d times", w.policy.Asked)
 	}
 	w.snapshot.addPod(&clusterPod{uid: "u", base: c.shape}, "n5")
 	w.flush()
 	w.ask(c)
-	if w.policy.asked != 4 {
-		t.Errorf("one node was touched and it asked %d times, want 4", w.policy.asked)
+	if w.policy.Asked != 4 {
+		t.Errorf("one node was touched and it asked %d times, want 4", w.policy.Asked)
 	}
 }
 
@@ -261,10 +262,10 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 // nodes that pass.
 func TestGroupIsAskedTogether(t *testing.T) {
 	w := newWorld(t, 1)
-	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{leastCPU, fewPods})
-	w.policy.group(2, 2)
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
+	w.policy.Group(2, 2)
 	for i := range 10 {
-		w.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
+		w.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
 	}
 	c := &class{id: 1, shape: w.shape(1)}
 	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
@@ -272,8 +273,8 @@ func TestGroupIsAskedTogether(t *testing.T) {
 	if got := w.ask(c); len(got.fit) != 5 {
 		t.Errorf("fits %v", got.fit)
 	}
-	if w.policy.together != 1 || w.policy.asked != 10+10+5+5 {
-		t.Errorf("%d calls with %d answers, want 1 with 30", w.policy.together, w.policy.asked)
+	if w.policy.Together != 1 || w.policy.Asked != 10+10+5+5 {
+		t.Errorf("%d calls with %d answers, want 1 with 30", w.policy.Together, w.policy.Asked)
 	}
 }
 
@@ -323,12 +324,12 @@ func TestTotal(t *testing.T) {
 		return sdk.Priority{Name: name, Normalize: sdk.NormalizeNone, Score: func(r *sdk.Request) int64 { return scores[r.Node.Index] }}
 	}
 	w := newWorld(t, 1)
-	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode},
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{schedulertest.SelectNode},
 		[]sdk.Priority{fixed("A", 5, 1), fixed("B", 8, 9), fixed("C", 10, 3), fixed("D", 0, 10)})
-	for i := range w.policy.priorities {
-		w.policy.priorities[i].Weight = 1
+	for i := range w.policy.PriorityInfos {
+		w.policy.PriorityInfos[i].Weight = 1
 	}
-	w.policy.priorities[3].Weight = 2
+	w.policy.PriorityInfos[3].Weight = 2
 	w.snapshot.setNode(w.node("n0"))
 	w.snapshot.setNode(w.node("n1"))
 	c := &class{id: 1, shape: w.shape(0)}

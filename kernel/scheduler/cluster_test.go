@@ -11,8 +11,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -21,40 +19,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const profileName = "default-scheduler"
-
-func makeNode(name string, milliCPU int64, labels map[string]string) *v1.Node {
-	list := v1.ResourceList{
-		v1.ResourceCPU:    *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
-		v1.ResourceMemory: resource.MustParse("8Gi"),
-		v1.ResourcePods:   resource.MustParse("110"),
-	}
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: labels},
-		Status:     v1.NodeStatus{Capacity: list, Allocatable: list},
-	}
-}
-
-func makePod(name string, milliCPU int64, change ...func(*v1.Pod)) *v1.Pod {
-	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("pod-" + name), Generation: 1},
-		Spec: v1.PodSpec{
-			SchedulerName: profileName,
-			Containers: []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-				v1.ResourceCPU: *resource.NewMilliQuantity(milliCPU, resource.DecimalSI)}}}},
-		},
-	}
-	for _, f := range change {
-		f(p)
-	}
-	return p
-}
 
 func priority(n int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
@@ -235,7 +205,7 @@ type cluster struct {
 	*api
 	sched  *Scheduler
 	clock  *clocktesting.FakeClock
-	policy *testPolicy
+	policy *schedulertest.GuestPolicy
 	source *testSource
 	counts *Metrics
 	beside []Extender
@@ -246,7 +216,7 @@ type cluster struct {
 }
 
 func (c *cluster) deps() Deps {
-	profiles := map[string]PolicySource{profileName: c.source}
+	profiles := map[string]PolicySource{schedulertest.ProfileName: c.source}
 	maps.Copy(profiles, c.profiles)
 	return Deps{
 		Pods: c.pods, Nodes: c.nodes,
@@ -261,8 +231,8 @@ func (c *cluster) deps() Deps {
 func start(t *testing.T, cfg Config, prepare ...func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{api: newAPI(t), clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))}
-	c.policy = newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() },
-		[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
+	c.policy = schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() },
+		[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
 	c.source = newTestSource(c.policy)
 	for _, f := range prepare {
 		f(c)

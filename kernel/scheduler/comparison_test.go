@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -26,16 +27,16 @@ var mostCPU = sdk.Priority{Name: "LeastCPU", Score: func(r *sdk.Request) int64 {
 }}
 
 // shadowing runs a comparison of the cluster's policy with another one.
-func shadowing(t *testing.T, c *cluster, cfg ComparisonConfig, candidate func(*testPolicy) PolicySource, predicates []sdk.Predicate, priorities []sdk.Priority) *Comparison {
+func shadowing(t *testing.T, c *cluster, cfg ComparisonConfig, candidate func(*schedulertest.GuestPolicy) PolicySource, predicates []sdk.Predicate, priorities []sdk.Priority) *Comparison {
 	t.Helper()
 	var x *Comparison
 	source := func() *contractv1.Delta { return x.Replica() }
-	would := newTestPolicy(t, source, predicates, priorities)
-	for i := range would.predicates {
-		would.predicates[i].IgnoreFailure = true
+	would := schedulertest.NewGuestPolicy(t, source, predicates, priorities)
+	for i := range would.PredicateInfos {
+		would.PredicateInfos[i].IgnoreFailure = true
 	}
-	was := newTestPolicy(t, source, []sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
-	cfg.Profiles = map[string]PolicyPair{profileName: {Present: newTestSource(was), Candidate: candidate(would)}}
+	was := schedulertest.NewGuestPolicy(t, source, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
+	cfg.Profiles = map[string]PolicyPair{schedulertest.ProfileName: {Present: newTestSource(was), Candidate: candidate(would)}}
 	x, err := NewComparison(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -54,24 +55,24 @@ func shadowing(t *testing.T, c *cluster, cfg ComparisonConfig, candidate func(*t
 	return x
 }
 
-func plain(p *testPolicy) PolicySource { return newTestSource(p) }
+func plain(p *schedulertest.GuestPolicy) PolicySource { return newTestSource(p) }
 
 // The same policy twice agrees about everything, whatever happens to the cluster.
 func TestComparisonAgrees(t *testing.T) {
 	c := start(t, Config{Seed: 7})
-	x := shadowing(t, c, ComparisonConfig{}, plain, []sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
+	x := shadowing(t, c, ComparisonConfig{}, plain, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
 	for i := range 6 {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 2)}))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 2)}))
 	}
 	for i := range 40 {
-		c.addPod(makePod(fmt.Sprint("p", i), 100, func(p *v1.Pod) {
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 100, func(p *v1.Pod) {
 			if i%5 == 0 {
 				p.Labels = map[string]string{"exclusive": "yes"}
 			}
 		}))
 		if i%10 == 9 {
 			c.eventuallyTried(t, fmt.Sprint("p", i), 1)
-			c.nodes.Modify(makeNode("n0", 1000+int64(i), map[string]string{"zone": "1"}))
+			c.nodes.Modify(schedulertest.MakeNode("n0", 1000+int64(i), map[string]string{"zone": "1"}))
 			c.deletePod(fmt.Sprint("p", i-5))
 		}
 	}
@@ -90,14 +91,14 @@ func TestComparisonAgrees(t *testing.T) {
 // for the placement; the decisions are those of the policy in force.
 func TestComparisonDisagrees(t *testing.T) {
 	c := start(t, Config{})
-	c.addNodes(t, makeNode("small", 1000, nil))
-	c.addNodes(t, makeNode("big", 4000, nil))
-	c.addPod(makePod("old", 1000, func(p *v1.Pod) { p.Spec.NodeName = "big" }))
-	x := shadowing(t, c, ComparisonConfig{Keep: 2}, plain, []sdk.Predicate{strictCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{mostCPU})
+	c.addNodes(t, schedulertest.MakeNode("small", 1000, nil))
+	c.addNodes(t, schedulertest.MakeNode("big", 4000, nil))
+	c.addPod(schedulertest.MakePod("old", 1000, func(p *v1.Pod) { p.Spec.NodeName = "big" }))
+	x := shadowing(t, c, ComparisonConfig{Keep: 2}, plain, []sdk.Predicate{strictCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{mostCPU})
 	// Until both sides are fed there is nothing to compare; the first pods see to that.
 	warm := 0
 	eventually(t, "compared", func() bool {
-		c.addPod(makePod(fmt.Sprint("warm", warm), 1, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"none": "such"} }))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("warm", warm), 1, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"none": "such"} }))
 		c.eventuallyTried(t, fmt.Sprint("warm", warm), 1)
 		warm++
 		return x.Report(0).Compared > 0
@@ -106,7 +107,7 @@ func TestComparisonDisagrees(t *testing.T) {
 	if last != 0 {
 		t.Fatalf("both sides refuse: %+v", x.Report(0))
 	}
-	c.addPod(makePod("a", 600)) // small: full for the candidate; scores turned around
+	c.addPod(schedulertest.MakePod("a", 600)) // small: full for the candidate; scores turned around
 	c.eventuallyBound(t, "a", "small")
 	eventually(t, "a disagreement", func() bool { return x.Report(0).Disagreed == 1 })
 	r := x.Report(0)
@@ -124,7 +125,7 @@ func TestComparisonDisagrees(t *testing.T) {
 		t.Errorf("plugins %+v", r.Plugins)
 	}
 	for i := range 3 {
-		c.addPod(makePod(fmt.Sprint("b", i), 10))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("b", i), 10))
 		c.eventuallyBound(t, fmt.Sprint("b", i), "")
 	}
 	eventually(t, "four disagreements", func() bool { return x.Report(0).Disagreed == 4 })
@@ -135,7 +136,7 @@ func TestComparisonDisagrees(t *testing.T) {
 
 // stuckSource hangs in each question until it is let go.
 type stuckSource struct {
-	*testPolicy
+	*schedulertest.GuestPolicy
 	hold chan struct{}
 }
 
@@ -147,7 +148,7 @@ func (s *stuckSource) Filter(ctx context.Context, i int, class uint32, nodes, ou
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.testPolicy.Filter(ctx, i, class, nodes, out)
+	return s.GuestPolicy.Filter(ctx, i, class, nodes, out)
 }
 
 // Evaluate leaves everything to Filter.
@@ -158,11 +159,11 @@ func (s *stuckSource) Evaluate(context.Context, *contractv1.Evaluation) {}
 func TestComparisonHangs(t *testing.T) {
 	c := start(t, Config{})
 	stuck := &stuckSource{hold: make(chan struct{})}
-	x := shadowing(t, c, ComparisonConfig{Queue: 8}, func(p *testPolicy) PolicySource { stuck.testPolicy = p; return stuck },
-		[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
-	c.addNodes(t, makeNode("n", 100_000, nil))
+	x := shadowing(t, c, ComparisonConfig{Queue: 8}, func(p *schedulertest.GuestPolicy) PolicySource { stuck.GuestPolicy = p; return stuck },
+		[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
+	c.addNodes(t, schedulertest.MakeNode("n", 100_000, nil))
 	for i := range 90 {
-		c.addPod(makePod(fmt.Sprint("p", i), 10))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 10))
 	}
 	eventually(t, "all bound", func() bool { return len(c.bound()) == 90 })
 	if r := x.Report(0); r.Dropped == 0 || r.Compared != 0 {
@@ -171,7 +172,7 @@ func TestComparisonHangs(t *testing.T) {
 	close(stuck.hold)
 	more := 0
 	eventually(t, "compared again", func() bool {
-		c.addPod(makePod(fmt.Sprint("q", more), 10))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("q", more), 10))
 		c.eventuallyBound(t, fmt.Sprint("q", more), "n")
 		more++
 		return x.Report(0).Compared > 2
@@ -184,12 +185,12 @@ func TestComparisonHangs(t *testing.T) {
 // A candidate that fails is counted and told, and takes part in nothing.
 func TestComparisonFails(t *testing.T) {
 	c := start(t, Config{})
-	x := shadowing(t, c, ComparisonConfig{}, func(p *testPolicy) PolicySource { p.broken.Store(true); return newTestSource(p) },
-		[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
-	c.addNodes(t, makeNode("n", 100_000, nil))
+	x := shadowing(t, c, ComparisonConfig{}, func(p *schedulertest.GuestPolicy) PolicySource { p.Broken.Store(true); return newTestSource(p) },
+		[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
+	c.addNodes(t, schedulertest.MakeNode("n", 100_000, nil))
 	tried := 0
 	eventually(t, "failed", func() bool {
-		c.addPod(makePod(fmt.Sprint("p", tried), 10))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", tried), 10))
 		c.eventuallyBound(t, fmt.Sprint("p", tried), "n")
 		tried++
 		return x.Report(0).Failed > 0

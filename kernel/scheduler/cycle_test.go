@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // Classes are bounded by what their shapes take, too: pods with thousands of
@@ -14,7 +16,7 @@ func TestLargeShapesMakeRoom(t *testing.T) {
 	s := &Scheduler{cfg: Config{MaxClasses: 128}, snapshot: newSnapshot(), shapes: map[[32]byte]*shape{}}
 	var first *shape
 	for i := range 40 {
-		sh, err := newShape(makePod("p", 1, func(p *v1.Pod) {
+		sh, err := newShape(schedulertest.MakePod("p", 1, func(p *v1.Pod) {
 			p.Labels = map[string]string{"k": fmt.Sprint(i, strings.Repeat("x", maxClassBytes/10))}
 		}))
 		if err != nil {
@@ -38,7 +40,7 @@ func TestLargeShapesMakeRoom(t *testing.T) {
 		t.Errorf("%d classes, the first is kept: %v", len(s.cached), first.class != nil)
 	}
 	for i := range 200 {
-		sh, err := newShape(makePod("p", int64(i)))
+		sh, err := newShape(schedulertest.MakePod("p", int64(i)))
 		if err != nil {
 			t.Fatal(err)
 		}

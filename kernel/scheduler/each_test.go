@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -14,11 +15,11 @@ import (
 // be asked about one picture after the other.
 func TestEach(t *testing.T) {
 	var replica ReplicaSource
-	policy := newTestPolicy(t, func() *contractv1.Delta { return replica.Replica() }, []sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU})
-	profiles := map[string]PolicySource{profileName: newTestSource(policy)}
+	policy := schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return replica.Replica() }, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode}, []sdk.Priority{schedulertest.LeastCPU})
+	profiles := map[string]PolicySource{schedulertest.ProfileName: newTestSource(policy)}
 	ask := func(generation uint64, nodes ...*v1.Node) string {
-		cluster := &Cluster{Nodes: nodes, Pods: []*v1.Pod{makePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })}}
-		pods := []*v1.Pod{makePod("one", 600), makePod("same", 600), makePod("vast", 5000)}
+		cluster := &Cluster{Nodes: nodes, Pods: []*v1.Pod{schedulertest.MakePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })}}
+		pods := []*v1.Pod{schedulertest.MakePod("one", 600), schedulertest.MakePod("same", 600), schedulertest.MakePod("vast", 5000)}
 		out, err := Each(bounded(t), cluster, pods, profiles, func(r ReplicaSource) { replica = r }, generation, ExplainOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -36,14 +37,14 @@ func TestEach(t *testing.T) {
 		}
 		return got
 	}
-	if got, want := ask(1, makeNode("n0", 1000, nil), makeNode("n1", 1000, nil)),
+	if got, want := ask(1, schedulertest.MakeNode("n0", 1000, nil), schedulertest.MakeNode("n1", 1000, nil)),
 		`one 1 of 2 ; n1 true fits fits n0 false refuses fits
 same 1 of 2 ; n1 true fits fits n0 false refuses fits
 vast 0 of 2 0/2 nodes are available: 2 Insufficient cpu.; n0 false refuses fits n1 false refuses fits
 `; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if got, want := ask(1<<32, makeNode("n0", 2000, nil)),
+	if got, want := ask(1<<32, schedulertest.MakeNode("n0", 2000, nil)),
 		`one 1 of 1 ; n0 true fits fits
 same 1 of 1 ; n0 true fits fits
 vast 0 of 1 0/1 nodes are available: 1 Insufficient cpu.; n0 false refuses fits

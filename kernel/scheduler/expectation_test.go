@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -130,18 +131,18 @@ func TestNominatedNodeNameForExpectation(t *testing.T) {
 		pod     *v1.Pod
 		want    string
 	}{
-		{"no plugins", idle(), makePod("p", 1), `bind:p`},
-		{"a permit at once", idle(all...), makePod("p", 1), `bind:p`},
-		{"a bind plugin", idle(binder), makePod("p", 1), `bind:p`},
-		{"a wait for a permit", idle(all...), makePod("p", 1, label("wait", "allowed")), `p:"n0" bind:p`},
-		{"pre-bind", works(""), makePod("p", 1), `p:"n0" work:p bind:p`},
-		{"pre-bind and bind", works("", binder), makePod("p", 1), `p:"n0" work:p bind:p`},
-		{"both", works("", all...), makePod("p", 1, label("wait", "allowed")), `p:"n0" work:p bind:p`},
-		{"pre-bind of pods with claims, none", works(sdk.PodsWithClaims, all...), makePod("p", 1), `bind:p`},
-		{"nothing assumed of the claims", works(sdk.PodsWithClaims, all...), makePod("p", 1, uses("data")), `work:p bind:p`},
-		{"something assumed of the claims", works(sdk.PodsWithClaims, all...), makePod("p", 1, uses("data"), label("plan", "yes")), `p:"n0" work:p bind:p`},
-		{"it says so", works(""), makePod("p", 1, said("n0")), `work:p bind:p`},
-		{"it says another", works(""), makePod("p", 1, said("n9")), `p:"n0" work:p bind:p`},
+		{"no plugins", idle(), schedulertest.MakePod("p", 1), `bind:p`},
+		{"a permit at once", idle(all...), schedulertest.MakePod("p", 1), `bind:p`},
+		{"a bind plugin", idle(binder), schedulertest.MakePod("p", 1), `bind:p`},
+		{"a wait for a permit", idle(all...), schedulertest.MakePod("p", 1, label("wait", "allowed")), `p:"n0" bind:p`},
+		{"pre-bind", works(""), schedulertest.MakePod("p", 1), `p:"n0" work:p bind:p`},
+		{"pre-bind and bind", works("", binder), schedulertest.MakePod("p", 1), `p:"n0" work:p bind:p`},
+		{"both", works("", all...), schedulertest.MakePod("p", 1, label("wait", "allowed")), `p:"n0" work:p bind:p`},
+		{"pre-bind of pods with claims, none", works(sdk.PodsWithClaims, all...), schedulertest.MakePod("p", 1), `bind:p`},
+		{"nothing assumed of the claims", works(sdk.PodsWithClaims, all...), schedulertest.MakePod("p", 1, uses("data")), `work:p bind:p`},
+		{"something assumed of the claims", works(sdk.PodsWithClaims, all...), schedulertest.MakePod("p", 1, uses("data"), label("plan", "yes")), `p:"n0" work:p bind:p`},
+		{"it says so", works(""), schedulertest.MakePod("p", 1, said("n0")), `work:p bind:p`},
+		{"it says another", works(""), schedulertest.MakePod("p", 1, said("n9")), `p:"n0" work:p bind:p`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var j journal
@@ -168,11 +169,11 @@ func TestExpectationIsTakenBack(t *testing.T) {
 		then func(*cluster)
 		want string
 	}{
-		{name: "refused by pre-bind", pod: makePod("p", 1, label("work", "refuse")), want: `p:"n0" work:p p:""`},
-		{name: "failed by pre-bind", pod: makePod("p", 1, label("work", "fail")), want: `p:"n0" work:p p:""`},
-		{name: "not bound", pod: makePod("p", 1), bind: errors.New("no"), want: `p:"n0" work:p p:""`},
-		{name: "no permit", pod: makePod("p", 1, label("wait", "rejected")), then: func(c *cluster) { c.clock.Step(reviewEvery) }, want: `p:"n0" p:""`},
-		{name: "being deleted", pod: makePod("p", 1, label("wait", "on")), then: func(c *cluster) {
+		{name: "refused by pre-bind", pod: schedulertest.MakePod("p", 1, label("work", "refuse")), want: `p:"n0" work:p p:""`},
+		{name: "failed by pre-bind", pod: schedulertest.MakePod("p", 1, label("work", "fail")), want: `p:"n0" work:p p:""`},
+		{name: "not bound", pod: schedulertest.MakePod("p", 1), bind: errors.New("no"), want: `p:"n0" work:p p:""`},
+		{name: "no permit", pod: schedulertest.MakePod("p", 1, label("wait", "rejected")), then: func(c *cluster) { c.clock.Step(reviewEvery) }, want: `p:"n0" p:""`},
+		{name: "being deleted", pod: schedulertest.MakePod("p", 1, label("wait", "on")), then: func(c *cluster) {
 			c.changePod("p", func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: c.clock.Now()} })
 		}, want: `p:"n0" p:""`},
 	} {
@@ -217,8 +218,8 @@ func TestBindingWaitsForExpectation(t *testing.T) {
 		pod  *v1.Pod
 		want string
 	}{
-		{"pre-bind", makePod("p", 1, uses("data"), label("plan", "yes")), `plain p:"n0" work:p`},
-		{"permit", makePod("p", 1, label("wait", "allowed")), `plain p:"n0"`},
+		{"pre-bind", schedulertest.MakePod("p", 1, uses("data"), label("plan", "yes")), `plain p:"n0" work:p`},
+		{"permit", schedulertest.MakePod("p", 1, label("wait", "allowed")), `plain p:"n0"`},
 	} {
 		for _, written := range []error{nil, errors.New("no")} {
 			t.Run(tc.name, func(t *testing.T) {
@@ -239,7 +240,7 @@ func TestBindingWaitsForExpectation(t *testing.T) {
 				})
 				c.addPod(tc.pod.DeepCopy())
 				c.eventuallyTried(t, "p", 1)
-				c.addPod(makePod("plain", 1))
+				c.addPod(schedulertest.MakePod("plain", 1))
 				eventually(t, "the plain pod is bound", func() bool {
 					c.clock.Step(reviewEvery) // the permit is there
 					return c.node("plain") == "n0"
@@ -262,7 +263,7 @@ func TestBindingWaitsForExpectation(t *testing.T) {
 // What somebody waits for is written first, with all else that is to be said of the
 // pod.
 func TestExpectedNotesAreFirst(t *testing.T) {
-	pod := func(name string) *v1.Pod { return makePod(name, 1) }
+	pod := func(name string) *v1.Pod { return schedulertest.MakePod(name, 1) }
 	tried, node := make(chan struct{}), "n0"
 	waits := func(name string) note {
 		return note{pod: pod(name), nominated: &node, tried: []chan<- struct{}{tried}}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -44,23 +45,23 @@ var later = sdk.Priority{Name: "Later", Expires: true, Normalize: sdk.NormalizeM
 // then and not before; an answer that ended is asked for again, also where the pod fits.
 func TestAnswersEndWithTime(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) {
-		c.policy = newTestPolicy(t, c.policy.source, []sdk.Predicate{fitCPU, opens}, []sdk.Priority{leastCPU, later})
-		c.policy.guest.SetClock(c.clock.Now)
+		c.policy = schedulertest.NewGuestPolicy(t, c.policy.Replica, []sdk.Predicate{schedulertest.FitCPU, opens}, []sdk.Priority{schedulertest.LeastCPU, later})
+		c.policy.Guest.SetClock(c.clock.Now)
 		c.source = newTestSource(c.policy)
 	})
 	t0 := c.clock.Now().Unix()
 	label := func(name string, seconds int64) map[string]string {
 		return map[string]string{name: fmt.Sprint(t0 + seconds)}
 	}
-	c.addNodes(t, makeNode("soon", 4000, label("opens", 100)))
-	c.addNodes(t, makeNode("short", 4000, label("closes", 50)))
-	c.addPod(makePod("first", 10))
+	c.addNodes(t, schedulertest.MakeNode("soon", 4000, label("opens", 100)))
+	c.addNodes(t, schedulertest.MakeNode("short", 4000, label("closes", 50)))
+	c.addPod(schedulertest.MakePod("first", 10))
 	c.eventuallyBound(t, "first", "short")
 	// The class has it that the node is open; it is not any more.
 	for c.clock.Now().Unix() < t0+51 {
 		c.clock.Step(time.Second)
 	}
-	c.addPod(makePod("second", 10))
+	c.addPod(schedulertest.MakePod("second", 10))
 	d := c.eventuallyTried(t, "second", 1)
 	if want := "0/2 nodes are available: 1 node(s) were closed, 1 node(s) were not open yet."; d.Message != want {
 		t.Errorf("message %q, want %q", d.Message, want)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 func bounded(t *testing.T) context.Context {
@@ -33,26 +35,26 @@ func answerOf(t *testing.T, a NodeAccount, predicate string) VerdictAccount {
 func TestWhyDecision(t *testing.T) {
 	c := start(t, Config{})
 	for i, cpu := range []int64{1000, 4000, 100} {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), cpu, map[string]string{"disk": "ssd"}))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), cpu, map[string]string{"disk": "ssd"}))
 	}
-	c.addNodes(t, makeNode("slow", 9000, nil))
+	c.addNodes(t, schedulertest.MakeNode("slow", 9000, nil))
 	onNode := func(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = name } }
-	c.addPod(makePod("x0", 500, onNode("n0")), makePod("x1", 800, onNode("n1")))
+	c.addPod(schedulertest.MakePod("x0", 500, onNode("n0")), schedulertest.MakePod("x1", 800, onNode("n1")))
 	for name, node := range map[string]string{"x0": "n0", "x1": "n1"} {
 		eventually(t, name+" on "+node, func() bool {
 			x, err := c.sched.Why(bounded(t), "a", name, ExplainOptions{})
 			return err == nil && x.Node == node && x.Nodes == 4
 		})
 	}
-	c.addPod(makePod("a", 500, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
+	c.addPod(schedulertest.MakePod("a", 500, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
 	c.eventuallyBound(t, "a", "n1")
 	eventually(t, "seen bound", func() bool {
 		x, err := c.sched.Why(bounded(t), "a", "a", ExplainOptions{})
 		return err == nil && x.State == "bound"
 	})
-	c.addPod(makePod("later", 3500))
+	c.addPod(schedulertest.MakePod("later", 3500))
 	c.eventuallyBound(t, "later", "slow")
-	c.nodes.Delete(makeNode("n0", 1000, nil))
+	c.nodes.Delete(schedulertest.MakeNode("n0", 1000, nil))
 	var now *Explanation
 	eventually(t, "one node less", func() bool {
 		var err error
@@ -107,11 +109,11 @@ func TestWhyDecision(t *testing.T) {
 func TestWhyPending(t *testing.T) {
 	c := start(t, Config{})
 	ssd := map[string]string{"disk": "ssd"}
-	c.addNodes(t, makeNode("full", 1000, ssd))
-	c.addNodes(t, makeNode("fuller", 500, ssd))
-	c.addNodes(t, makeNode("other", 9000, nil))
-	c.addNodes(t, makeNode("both", 100, nil))
-	c.addPod(makePod("p", 2000, func(p *v1.Pod) { p.Spec.NodeSelector = ssd }))
+	c.addNodes(t, schedulertest.MakeNode("full", 1000, ssd))
+	c.addNodes(t, schedulertest.MakeNode("fuller", 500, ssd))
+	c.addNodes(t, schedulertest.MakeNode("other", 9000, nil))
+	c.addNodes(t, schedulertest.MakeNode("both", 100, nil))
+	c.addPod(schedulertest.MakePod("p", 2000, func(p *v1.Pod) { p.Spec.NodeSelector = ssd }))
 	c.eventuallyTried(t, "p", 1)
 	x, err := c.sched.Why(bounded(t), "a", "p", ExplainOptions{})
 	if err != nil {
@@ -141,10 +143,10 @@ func TestWhyPending(t *testing.T) {
 func TestEvidenceIsKept(t *testing.T) {
 	c := start(t, Config{})
 	for i := range 3 {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 1000, nil))
 	}
 	for i := range 3 {
-		c.addPod(makePod(fmt.Sprint("p", i), 900))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 900))
 	}
 	for i := range 3 {
 		c.eventuallyBound(t, fmt.Sprint("p", i), "")

@@ -17,6 +17,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"pintle.dev/pintle/kernel/extender"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -62,7 +63,7 @@ func startExtended(t *testing.T, configs ...extender.Config) *cluster {
 		}
 	})
 	for i, cpu := range []int64{1000, 2000, 4000} {
-		c.addNodes(t, makeNode([]string{"n0", "n1", "n2"}[i], cpu, map[string]string{"cpus": resource.NewQuantity(cpu, resource.DecimalSI).String()}))
+		c.addNodes(t, schedulertest.MakeNode([]string{"n0", "n1", "n2"}[i], cpu, map[string]string{"cpus": resource.NewQuantity(cpu, resource.DecimalSI).String()}))
 	}
 	return c
 }
@@ -94,7 +95,7 @@ func TestExtendersFilter(t *testing.T) {
 		return leave(func(name string) bool { return name == "n1" }, "not that one")(body)
 	}})
 	c := startExtended(t, extender.Config{URLPrefix: first, FilterVerb: "filter", NodeCacheCapable: true}, extender.Config{URLPrefix: second, FilterVerb: "filter", NodeCacheCapable: true})
-	c.addPod(makePod("web", 100))
+	c.addPod(schedulertest.MakePod("web", 100))
 	c.eventuallyBound(t, "web", "n1")
 	if got := lastAsked.Load(); got != "n0,n1" {
 		t.Errorf("the second was asked about %v", got)
@@ -103,7 +104,7 @@ func TestExtendersFilter(t *testing.T) {
 	if d.Feasible != 1 || len(d.Outcomes) != 2 || d.Outcomes[0].Plugin != "Extender "+first {
 		t.Errorf("%+v", d)
 	}
-	c.addPod(makePod("nowhere", 1500))
+	c.addPod(schedulertest.MakePod("nowhere", 1500))
 	d = c.eventuallyTried(t, "nowhere", 1)
 	if want := "0/3 nodes are available: 1 Insufficient cpu, 1 n2 is mine, 1 not this pod."; d.Message != want {
 		t.Errorf("%q, want %q", d.Message, want)
@@ -131,7 +132,7 @@ func TestExtendersPrioritize(t *testing.T) {
 	failing := serve(t, nil)
 	c := startExtended(t, extender.Config{URLPrefix: whole, PrioritizeVerb: "prioritize", Weight: 100},
 		extender.Config{URLPrefix: failing, PrioritizeVerb: "prioritize", Weight: 1})
-	c.addPod(makePod("web", 100))
+	c.addPod(schedulertest.MakePod("web", 100))
 	c.eventuallyBound(t, "web", "n0")
 	if d := c.eventuallyTried(t, "web", 1); d.Total < 1000 {
 		t.Errorf("total %d, want the 1,000 of the extender in it", d.Total)
@@ -160,7 +161,7 @@ func TestExtendersFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.FilterVerb, c.cfg.NodeCacheCapable = "filter", true
 			cluster := startExtended(t, c.cfg)
-			cluster.addPod(makePod("web", 100, func(p *v1.Pod) {
+			cluster.addPod(schedulertest.MakePod("web", 100, func(p *v1.Pod) {
 				if c.gpu {
 					p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/gpu": resource.MustParse("0")}
 				}
@@ -202,12 +203,12 @@ func TestExtenderBinds(t *testing.T) {
 		return extenderv1.ExtenderBindingResult{}
 	}})
 	c = startExtended(t, extender.Config{URLPrefix: url, BindVerb: "bind"})
-	c.addPod(makePod("web", 100))
+	c.addPod(schedulertest.MakePod("web", 100))
 	c.eventuallyBound(t, "web", "")
 	if got := <-bindings; got.PodName != "web" || got.Node != c.node("web") || got.PodUID != "pod-web" {
 		t.Errorf("%+v", got)
 	}
-	c.addPod(makePod("refused", 100))
+	c.addPod(schedulertest.MakePod("refused", 100))
 	eventually(t, "it is told", func() bool {
 		condition, n := c.lastCondition("refused")
 		return n > 0 && strings.Contains(condition.Message, "not on my watch")
@@ -272,10 +273,10 @@ func TestExtendersPreempt(t *testing.T) {
 					c.beside = append(c.beside, e)
 				}
 				for _, n := range []string{"0", "1", "2"} {
-					c.addPod(makePod("low"+n, 4000, priority(1), on("n"+n)))
+					c.addPod(schedulertest.MakePod("low"+n, 4000, priority(1), on("n"+n)))
 				}
 			})
-			cluster.addPod(makePod("high", 1000, priority(10)))
+			cluster.addPod(schedulertest.MakePod("high", 1000, priority(10)))
 			if c.victim == "" {
 				d := cluster.eventuallyTried(t, "high", 1)
 				if !strings.HasPrefix(d.Message, "0/3 nodes are available: 3 Insufficient cpu. preemption: ") || !strings.HasSuffix(d.Message, c.words) || strings.Contains(j.all(), "evict") {
@@ -307,7 +308,7 @@ func TestExtendersAreExplained(t *testing.T) {
 		},
 	})
 	c := startExtended(t, extender.Config{URLPrefix: url, FilterVerb: "filter", PrioritizeVerb: "prioritize", Weight: 50, NodeCacheCapable: true})
-	c.addPod(makePod("web", 100))
+	c.addPod(schedulertest.MakePod("web", 100))
 	c.eventuallyBound(t, "web", "n1")
 	for name, o := range map[string]ExplainOptions{"decision": {Nodes: 3}, "evaluation": {Nodes: 3, Now: true}} {
 		x, err := c.sched.Why(t.Context(), "a", "web", o)
@@ -356,7 +357,7 @@ func TestSimulateWithExtenders(t *testing.T) {
 		}
 		var left v1.NodeList
 		for _, n := range names {
-			left.Items = append(left.Items, *makeNode(n, 1, nil))
+			left.Items = append(left.Items, *schedulertest.MakeNode(n, 1, nil))
 		}
 		return extenderv1.ExtenderFilterResult{Nodes: &left}
 	}})
@@ -367,7 +368,7 @@ func TestSimulateWithExtenders(t *testing.T) {
 	t.Cleanup(e.Close)
 	cluster := &Cluster{Extenders: []Extender{e}}
 	for _, name := range []string{"a", "b", "c"} {
-		n := makeNode(name, 4000, nil)
+		n := schedulertest.MakeNode(name, 4000, nil)
 		if name == "b" {
 			n.Labels = map[string]string{"free": "yes"}
 		}
@@ -375,9 +376,9 @@ func TestSimulateWithExtenders(t *testing.T) {
 	}
 	var replica ReplicaSource
 	policy := newCyclePolicy(t, func() *contractv1.Delta { return replica.Replica() })
-	source := newTestSource(policy.testPolicy)
+	source := newTestSource(policy.GuestPolicy)
 	source.cycle.Store(policy)
-	out, err := Simulate(bounded(t), cluster, []*v1.Pod{makePod("p", 100)}, map[string]PolicySource{profileName: source},
+	out, err := Simulate(bounded(t), cluster, []*v1.Pod{schedulertest.MakePod("p", 100)}, map[string]PolicySource{schedulertest.ProfileName: source},
 		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -22,10 +23,10 @@ import (
 // SCH-2, SCH-21: a pending pod is bound to the best node through the API.
 func TestBindsToTheBestNode(t *testing.T) {
 	c := start(t, Config{})
-	c.addNodes(t, makeNode("small", 1000, nil))
-	c.addNodes(t, makeNode("big", 4000, nil))
-	c.addPod(makePod("used", 500, func(p *v1.Pod) { p.Spec.NodeName = "small" }))
-	c.addPod(makePod("web", 100))
+	c.addNodes(t, schedulertest.MakeNode("small", 1000, nil))
+	c.addNodes(t, schedulertest.MakeNode("big", 4000, nil))
+	c.addPod(schedulertest.MakePod("used", 500, func(p *v1.Pod) { p.Spec.NodeName = "small" }))
+	c.addPod(schedulertest.MakePod("web", 100))
 	c.eventuallyBound(t, "web", "big")
 	eventually(t, "event", func() bool {
 		return c.hasEvent("web Normal Scheduled Binding: Successfully assigned a/web to big")
@@ -40,10 +41,10 @@ func TestBindsToTheBestNode(t *testing.T) {
 func TestAssumedPodsCount(t *testing.T) {
 	c := start(t, Config{})
 	for i := range 3 {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 1000, nil))
 	}
 	for i := range 7 {
-		c.addPod(makePod(fmt.Sprint("p", i), 500))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 500))
 	}
 	eventually(t, "six bound", func() bool { return len(c.bound()) == 6 })
 	perNode := map[string]int{}
@@ -74,20 +75,20 @@ func TestAssumedPodsCount(t *testing.T) {
 // predicate that fails a node speaks for it, with all its reasons.
 func TestFailedSchedulingMessage(t *testing.T) {
 	c := start(t, Config{})
-	c.addPod(makePod("early", 100))
+	c.addPod(schedulertest.MakePod("early", 100))
 	c.eventuallyTried(t, "early", 1)
 	if d, _ := c.sched.Explain("a", "early"); d.Message != "no nodes available to schedule pods" {
 		t.Errorf("message %q", d.Message)
 	}
 	c.deletePod("early")
-	full := makeNode("full", 100, nil)
+	full := schedulertest.MakeNode("full", 100, nil)
 	full.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")} // no pods
 	full.Labels = map[string]string{"disk": "ssd"}
 	c.addNodes(t, full)
 	for i := range 12 {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), 4000, nil))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 4000, nil))
 	}
-	c.addPod(makePod("web", 1000, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
+	c.addPod(schedulertest.MakePod("web", 1000, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
 	const want = "0/13 nodes are available: 1 Insufficient cpu, 1 Too many pods, 12 node(s) didn't match Pod's node affinity/selector."
 	eventually(t, "event", func() bool {
 		c.clock.Step(11 * time.Second) // an attempt may have come before the last node
@@ -122,7 +123,7 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 	var want []string
 	for i := range n {
 		want = append(want, strings.Repeat("x", i+1))
-		r.failure(makePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now(), nil)
+		r.failure(schedulertest.MakePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now(), nil)
 	}
 	for i := range r.patches {
 		group.Go(func() { r.runPatches(ctx, &r.patches[i]) })
@@ -136,7 +137,7 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 	}
 	eventually(t, "the last is written", last(n))
 	for i := range n {
-		r.failure(makePod("p", 1), v1.PodReasonUnschedulable, strings.Repeat("x", n+1+i), time.Now(), nil)
+		r.failure(schedulertest.MakePod("p", 1), v1.PodReasonUnschedulable, strings.Repeat("x", n+1+i), time.Now(), nil)
 	}
 	eventually(t, "the last is written", last(2*n))
 	mu.Lock()
@@ -146,7 +147,7 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 	got = nil
 	mu.Unlock()
 	for i := range 5000 {
-		r.failure(makePod(fmt.Sprint("p", i), 1), v1.PodReasonUnschedulable, "no", time.Now(), nil)
+		r.failure(schedulertest.MakePod(fmt.Sprint("p", i), 1), v1.PodReasonUnschedulable, "no", time.Now(), nil)
 	}
 	eventually(t, "all are told", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == 5000 })
 }
@@ -157,10 +158,10 @@ func TestEachAttemptHasAnEvent(t *testing.T) {
 	const pods = 1200
 	c := start(t, Config{}, func(c *cluster) {
 		for i := range 20 {
-			c.nodes.Add(makeNode(fmt.Sprint("n", i), 100000, nil))
+			c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("n", i), 100000, nil))
 		}
 		for i := range pods {
-			c.addPod(makePod(fmt.Sprint("p", i), 1))
+			c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 1))
 		}
 	})
 	told := func(part string) (n int) {
@@ -174,10 +175,10 @@ func TestEachAttemptHasAnEvent(t *testing.T) {
 		return n
 	}
 	eventually(t, "all are told", func() bool { return told(" Normal Scheduled Binding: Successfully assigned a/p") == pods })
-	c.addPod(makePod("big", 1000000))
+	c.addPod(schedulertest.MakePod("big", 1000000))
 	for attempt := 1; attempt <= 3; attempt++ {
 		eventually(t, "an attempt is told", func() bool { return told("big Warning FailedScheduling Scheduling: 0/") >= attempt })
-		c.nodes.Add(makeNode(fmt.Sprint("more", attempt), 1, nil))
+		c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("more", attempt), 1, nil))
 		c.clock.Step(time.Minute)
 	}
 }
@@ -185,8 +186,8 @@ func TestEachAttemptHasAnEvent(t *testing.T) {
 // The active queue is by priority, then by time.
 func TestPriorityOrder(t *testing.T) {
 	c := start(t, Config{BindWorkers: 1}, func(c *cluster) {
-		c.addPod(makePod("low", 1, priority(1)), makePod("high", 1, priority(100)), makePod("none", 1), makePod("mid", 1, priority(50)))
-		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("low", 1, priority(1)), schedulertest.MakePod("high", 1, priority(100)), schedulertest.MakePod("none", 1), schedulertest.MakePod("mid", 1, priority(50)))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
 	})
 	eventually(t, "all bound", func() bool { return len(c.bound()) == 4 })
 	if got, want := c.bound(), []string{"high", "mid", "low", "none"}; !slices.Equal(got, want) {
@@ -197,10 +198,10 @@ func TestPriorityOrder(t *testing.T) {
 // A pod that fits nowhere comes back when a node is added, after its back-off.
 func TestReturnsOnNodeAdd(t *testing.T) {
 	c := start(t, Config{})
-	c.addNodes(t, makeNode("n1", 100, nil))
-	c.addPod(makePod("big", 1000))
+	c.addNodes(t, schedulertest.MakeNode("n1", 100, nil))
+	c.addPod(schedulertest.MakePod("big", 1000))
 	c.eventuallyTried(t, "big", 1)
-	c.nodes.Add(makeNode("n2", 2000, nil))
+	c.nodes.Add(schedulertest.MakeNode("n2", 2000, nil))
 	eventually(t, "bound after its back-off", func() bool {
 		c.clock.Step(time.Second)
 		return c.node("big") == "n2"
@@ -213,28 +214,28 @@ func TestReturnsOnEvents(t *testing.T) {
 		pod  *v1.Pod
 		make func(*cluster)
 	}{
-		"node update": {makePod("w", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }), func(c *cluster) {
-			c.nodes.Modify(makeNode("n1", 1000, map[string]string{"k": "v"}))
+		"node update": {schedulertest.MakePod("w", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }), func(c *cluster) {
+			c.nodes.Modify(schedulertest.MakeNode("n1", 1000, map[string]string{"k": "v"}))
 		}},
-		"pod delete": {makePod("w", 800), func(c *cluster) { c.deletePod("old") }},
-		"pod finished": {makePod("w", 800), func(c *cluster) {
+		"pod delete": {schedulertest.MakePod("w", 800), func(c *cluster) { c.deletePod("old") }},
+		"pod finished": {schedulertest.MakePod("w", 800), func(c *cluster) {
 			c.changePod("old", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
 		}},
-		"pod resized": {makePod("w", 800), func(c *cluster) {
+		"pod resized": {schedulertest.MakePod("w", 800), func(c *cluster) {
 			c.changePod("old", func(p *v1.Pod) {
 				p.Generation++
 				p.Spec.Containers[0].Resources.Requests = nil
 			})
 		}},
-		"claim": {makePod("w", 10, func(p *v1.Pod) {
+		"claim": {schedulertest.MakePod("w", 10, func(p *v1.Pod) {
 			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 		}), func(c *cluster) {
 			c.claims.Add(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "data"}})
 		}},
-		"policy": {makePod("w", 5000), func(c *cluster) {
-			c.source.swap(newTestPolicy(c.t, c.sched.Replica, []sdk.Predicate{selectNode}, []sdk.Priority{leastCPU}))
+		"policy": {schedulertest.MakePod("w", 5000), func(c *cluster) {
+			c.source.swap(schedulertest.NewGuestPolicy(c.t, c.sched.Replica, []sdk.Predicate{schedulertest.SelectNode}, []sdk.Priority{schedulertest.LeastCPU}))
 		}},
-		"the pod itself": {makePod("w", 5000), func(c *cluster) {
+		"the pod itself": {schedulertest.MakePod("w", 5000), func(c *cluster) {
 			c.changePod("w", func(p *v1.Pod) {
 				p.Generation++
 				p.Spec.Containers[0].Resources.Requests = nil
@@ -243,9 +244,9 @@ func TestReturnsOnEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, Config{})
-			c.addNodes(t, makeNode("n1", 1000, nil))
-			c.addPod(makePod("old", 500, func(p *v1.Pod) { p.Spec.NodeName = "n1" }))
-			c.addPod(makePod("canary", 10))
+			c.addNodes(t, schedulertest.MakeNode("n1", 1000, nil))
+			c.addPod(schedulertest.MakePod("old", 500, func(p *v1.Pod) { p.Spec.NodeName = "n1" }))
+			c.addPod(schedulertest.MakePod("canary", 10))
 			c.eventuallyBound(t, "canary", "n1") // everything before it was seen
 			c.addPod(step.pod)
 			c.eventuallyTried(t, "w", 1)
@@ -268,8 +269,8 @@ func TestReturnsOnEvents(t *testing.T) {
 func TestFlush(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) {
 		// They are there from the beginning, or the first attempt finds no node.
-		c.nodes.Add(makeNode("n1", 100, nil))
-		c.addPod(makePod("big", 1000))
+		c.nodes.Add(schedulertest.MakeNode("n1", 100, nil))
+		c.addPod(schedulertest.MakePod("big", 1000))
 	})
 	c.eventuallyTried(t, "big", 1)
 	c.clock.Step(5*time.Minute + time.Second)
@@ -284,12 +285,12 @@ func TestGatesAndDeletion(t *testing.T) {
 	now := metav1.Now()
 	c, _ := startCycle(t, 0, []any{gates}, func(c *cluster) {
 		c.addPod(
-			makePod("gated", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
-			makePod("leaving", 1, priority(9), func(p *v1.Pod) { p.DeletionTimestamp = &now }),
-			makePod("foreign", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
-			makePod("last", 1),
+			schedulertest.MakePod("gated", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
+			schedulertest.MakePod("leaving", 1, priority(9), func(p *v1.Pod) { p.DeletionTimestamp = &now }),
+			schedulertest.MakePod("foreign", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+			schedulertest.MakePod("last", 1),
 		)
-		c.nodes.Add(makeNode("n", 1000, nil))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
 	})
 	c.eventuallyBound(t, "last", "n")
 	if got := c.bound(); len(got) != 1 {
@@ -319,8 +320,8 @@ func TestBindFailure(t *testing.T) {
 			}
 			return nil
 		}
-		c.nodes.Add(makeNode("n", 1000, nil))
-		c.addPod(makePod("first", 1000, priority(1)))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("first", 1000, priority(1)))
 	})
 	eventually(t, "bound at last", func() bool {
 		c.clock.Step(time.Second)
@@ -335,8 +336,8 @@ func TestBindFailure(t *testing.T) {
 func TestAssumedPodExpires(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) {
 		c.silent = true
-		c.nodes.Add(makeNode("n", 1000, nil))
-		c.addPod(makePod("ghost", 1000))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("ghost", 1000))
 	})
 	eventually(t, "bound unseen", func() bool { return len(c.bound()) == 1 })
 	c.mu.Lock()
@@ -351,12 +352,12 @@ func TestAssumedPodExpires(t *testing.T) {
 // A node that goes away takes no more pods; its pods still count when it returns.
 func TestNodeGoesAndReturns(t *testing.T) {
 	c := start(t, Config{})
-	n := makeNode("n", 1000, nil)
+	n := schedulertest.MakeNode("n", 1000, nil)
 	c.addNodes(t, n)
-	c.addPod(makePod("a", 600))
+	c.addPod(schedulertest.MakePod("a", 600))
 	c.eventuallyBound(t, "a", "n")
 	c.nodes.Delete(n.DeepCopy())
-	c.addPod(makePod("b", 600))
+	c.addPod(schedulertest.MakePod("b", 600))
 	eventually(t, "no node", func() bool {
 		d, ok := c.sched.Explain("a", "b")
 		return ok && (d.Message == noNodes || d.Message == "0/1 nodes are available: 1 Insufficient cpu.")
@@ -377,9 +378,9 @@ func TestNodeGoesAndReturns(t *testing.T) {
 // A plugin that fails closes: no node is chosen without its verdict.
 func TestPluginFailure(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) {
-		c.policy.broken.Store(true)
-		c.nodes.Add(makeNode("n", 1000, nil))
-		c.addPod(makePod("p", 100))
+		c.policy.Broken.Store(true)
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("p", 100))
 	})
 	d := c.eventuallyTried(t, "p", 1)
 	if d.Node != "" || d.Message != "predicate FitCPU: plugin is broken" {
@@ -389,7 +390,7 @@ func TestPluginFailure(t *testing.T) {
 		condition, _ := c.lastCondition("p")
 		return condition.Reason == "SchedulerError"
 	})
-	c.policy.broken.Store(false)
+	c.policy.Broken.Store(false)
 	eventually(t, "bound", func() bool {
 		c.clock.Step(time.Second)
 		return c.node("p") == "n"
@@ -401,10 +402,10 @@ func TestSeed(t *testing.T) {
 	place := func(seed uint64) []string {
 		c := start(t, Config{Seed: seed, BindWorkers: 1}, func(c *cluster) {
 			for i := range 8 {
-				c.nodes.Add(makeNode(fmt.Sprint("n", i), 100000, nil))
+				c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("n", i), 100000, nil))
 			}
 			for i := range 24 {
-				c.addPod(makePod(fmt.Sprint("p", i), 0, priority(int32(100-i))))
+				c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 0, priority(int32(100-i))))
 			}
 		})
 		defer c.stop()
@@ -442,26 +443,26 @@ func pattern(names []string) []int {
 func TestReplicaFeedsLatecomers(t *testing.T) {
 	c := start(t, Config{})
 	for i := range 5 {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, nil))
-		c.addPod(makePod(fmt.Sprint("p", i), 100))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 100))
 	}
 	for i := range 5 {
 		c.eventuallyBound(t, fmt.Sprint("p", i), "")
 	}
-	late := newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, []sdk.Priority{leastCPU})
+	late := schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU})
 	c.source.swap(late)
-	c.addPod(makePod("last", 950, priority(1)))
+	c.addPod(schedulertest.MakePod("last", 950, priority(1)))
 	eventually(t, "decided by the new policy", func() bool {
 		c.clock.Step(11 * time.Second)
 		d, ok := c.sched.Explain("a", "last")
 		return ok && d.Node == "" && d.Message == "0/5 nodes are available: 5 Insufficient cpu." || c.node("last") != ""
 	})
 	c.stop()
-	if late.resets != 1 {
-		t.Errorf("fed in full %d times", late.resets)
+	if late.Resets != 1 {
+		t.Errorf("fed in full %d times", late.Resets)
 	}
 	pods := 0
-	for n := range late.guest.Cluster().Nodes {
+	for n := range late.Guest.Cluster().Nodes {
 		pods += len(n.Pods)
 	}
 	if pods < 5 {
@@ -473,10 +474,10 @@ func TestReplicaFeedsLatecomers(t *testing.T) {
 func TestPriorityFailure(t *testing.T) {
 	broken := sdk.Priority{Name: "Broken", Score: func(*sdk.Request) int64 { panic("no") }}
 	c := start(t, Config{}, func(c *cluster) {
-		c.policy = newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, []sdk.Priority{broken, leastCPU})
+		c.policy = schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{broken, schedulertest.LeastCPU})
 		c.source.policy.Store(c.policy)
-		c.nodes.Add(makeNode("n", 1000, nil))
-		c.addPod(makePod("p", 100))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("p", 100))
 	})
 	c.eventuallyBound(t, "p", "n")
 	if d := c.eventuallyTried(t, "p", 1); len(d.Scores) != 2 || d.Scores[0].Score != 0 || d.Scores[1].Score != 10 {
@@ -487,8 +488,8 @@ func TestPriorityFailure(t *testing.T) {
 // A policy that arrives late is fed at once, without a pod to place.
 func TestPolicyIsFedAtOnce(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) { c.source.policy.Store(nil) })
-	c.addNodes(t, makeNode("n", 1000, nil))
-	c.addPod(makePod("p", 100))
+	c.addNodes(t, schedulertest.MakeNode("n", 1000, nil))
+	c.addPod(schedulertest.MakePod("p", 100))
 	if d := c.eventuallyTried(t, "p", 1); d.Message != "the plugins of the profile are not ready" {
 		t.Errorf("message %q", d.Message)
 	}
@@ -502,27 +503,27 @@ func TestPolicyIsFedAtOnce(t *testing.T) {
 // A policy that is being fed decides nothing: the one before goes on, and at the
 // start pods wait instead of failing.
 func TestPolicyIsPreparedFirst(t *testing.T) {
-	c := start(t, Config{}, func(c *cluster) { c.policy.unprepared.Store(true) })
-	c.addNodes(t, makeNode("n", 1000, nil))
-	c.addPod(makePod("p", 100))
+	c := start(t, Config{}, func(c *cluster) { c.policy.Unprepared.Store(true) })
+	c.addNodes(t, schedulertest.MakeNode("n", 1000, nil))
+	c.addPod(schedulertest.MakePod("p", 100))
 	eventually(t, "the first policy is fed", func() bool { return c.sched.Replica().GetGeneration() > 0 })
 	if d, ok := c.sched.Explain("a", "p"); ok {
 		t.Errorf("decided by plugins that know nothing: %+v", d)
 	}
-	c.policy.unprepared.Store(false)
+	c.policy.Unprepared.Store(false)
 	c.source.changed <- struct{}{}
 	c.eventuallyBound(t, "p", "n")
 
-	next := newTestPolicy(t, c.sched.Replica, []sdk.Predicate{zoneVolume}, []sdk.Priority{fewPods})
-	next.unprepared.Store(true)
+	next := schedulertest.NewGuestPolicy(t, c.sched.Replica, []sdk.Predicate{schedulertest.ZoneVolume}, []sdk.Priority{schedulertest.FewPods})
+	next.Unprepared.Store(true)
 	c.source.swap(next)
-	c.addPod(makePod("q", 100))
-	if d := c.eventuallyTried(t, "q", 1); d.Node != "n" || len(d.Scores) != len(c.policy.priorities) {
+	c.addPod(schedulertest.MakePod("q", 100))
+	if d := c.eventuallyTried(t, "q", 1); d.Node != "n" || len(d.Scores) != len(c.policy.PriorityInfos) {
 		t.Errorf("not decided by the policy before: %+v", d)
 	}
-	next.unprepared.Store(false)
+	next.Unprepared.Store(false)
 	c.source.changed <- struct{}{}
-	c.addPod(makePod("r", 100))
+	c.addPod(schedulertest.MakePod("r", 100))
 	if d := c.eventuallyTried(t, "r", 1); d.Node != "n" || len(d.Scores) != 1 || d.Scores[0].Name != "FewPods" {
 		t.Errorf("not decided by the new policy: %+v", d)
 	}
@@ -532,15 +533,15 @@ func TestPolicyIsPreparedFirst(t *testing.T) {
 func TestExpiredAndDeleted(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) {
 		c.silent = true
-		c.nodes.Add(makeNode("n", 1000, nil))
-		c.addPod(makePod("ghost", 1000))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("ghost", 1000))
 	})
 	eventually(t, "bound unseen", func() bool { return len(c.bound()) == 1 })
 	c.changePod("ghost", func(p *v1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
 	c.mu.Lock()
 	c.silent = false
 	c.mu.Unlock()
-	c.addPod(makePod("next", 1000))
+	c.addPod(schedulertest.MakePod("next", 1000))
 	eventually(t, "the place is free", func() bool {
 		c.clock.Step(10 * time.Second)
 		return c.node("next") == "n"

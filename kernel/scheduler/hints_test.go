@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -40,22 +41,22 @@ func TestHints(t *testing.T) {
 	c.service.Add(&v1.Service{})
 	const pods = 50
 	for i := range pods {
-		c.addPod(makePod(fmt.Sprint("p", i), 1, label("wants", "red")))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 1, label("wants", "red")))
 	}
 	for i := range pods {
 		c.eventuallyTried(t, fmt.Sprint("p", i), 1)
 	}
-	node := makeNode("n0", 4000, map[string]string{"name": "n0", "room": "blue"})
+	node := schedulertest.MakeNode("n0", 4000, map[string]string{"name": "n0", "room": "blue"})
 	c.nodes.Modify(node) // it is asked, and says that it does not help
 	eventually(t, "the plugin was asked", func() bool { return asked.Load() == 1 })
 	// Room on a node is nothing that the plugin waits for.
-	c.addPod(makePod("other", 1))
+	c.addPod(schedulertest.MakePod("other", 1))
 	c.eventuallyBound(t, "other", "")
 	c.deletePod("other")
 	bigger := node.DeepCopy()
 	bigger.Status.Allocatable[v1.ResourceCPU] = bigger.Status.Allocatable[v1.ResourceMemory]
 	c.nodes.Modify(bigger)
-	c.addPod(makePod("last", 1))
+	c.addPod(schedulertest.MakePod("last", 1))
 	c.eventuallyBound(t, "last", "n0")
 	for i := range pods {
 		if d, _ := c.sched.Explain("a", fmt.Sprint("p", i)); d.Attempt != 1 {
@@ -80,7 +81,7 @@ func TestHints(t *testing.T) {
 func TestOwnChange(t *testing.T) {
 	var asked atomic.Int64
 	c, _ := startCycle(t, 1, []any{roomFor(&asked)})
-	c.addPod(makePod("p", 1, label("wants", "red")))
+	c.addPod(schedulertest.MakePod("p", 1, label("wants", "red")))
 	c.eventuallyTried(t, "p", 1)
 	c.changePod("p", func(p *v1.Pod) { p.Generation++; p.Annotations = map[string]string{"a": "b"} })
 	c.changePod("p", func(p *v1.Pod) { p.Generation++; p.Labels = nil })
@@ -106,12 +107,12 @@ func TestEventsInFlight(t *testing.T) {
 		},
 	}
 	c, _ := startCycle(t, 1, []any{waits})
-	c.addPod(makePod("p", 1, label("held", "yes")))
+	c.addPod(schedulertest.MakePod("p", 1, label("held", "yes")))
 	eventually(t, "p waits", func() bool { return strings.Contains(c.outcomes("p"), "Wait") })
 	c.clock.Step(3e9)
 	eventually(t, "p is refused", func() bool { return strings.Contains(c.outcomes("p"), "timeout") })
 	// Nobody but itself left a node: it is not tried again.
-	c.addPod(makePod("first", 1))
+	c.addPod(schedulertest.MakePod("first", 1))
 	c.eventuallyBound(t, "first", "n0")
 	if d, _ := c.sched.Explain("a", "p"); d.Attempt != 1 {
 		t.Fatalf("attempt %d", d.Attempt)
@@ -123,8 +124,8 @@ func TestEventsInFlight(t *testing.T) {
 		return d.Attempt == 2 && strings.Contains(c.outcomes("p"), "Wait")
 	})
 	// In flight.
-	c.nodes.Modify(makeNode("n0", 4000, map[string]string{"name": "n0", "go": "yes"}))
-	c.addPod(makePod("second", 1))
+	c.nodes.Modify(schedulertest.MakeNode("n0", 4000, map[string]string{"name": "n0", "go": "yes"}))
+	c.addPod(schedulertest.MakePod("second", 1))
 	c.eventuallyBound(t, "second", "n0")
 	c.clock.Step(3e9)
 	c.eventuallyBound(t, "p", "n0")

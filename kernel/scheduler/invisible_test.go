@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -144,7 +145,7 @@ var (
 // served is a priority with nothing to say about pods that no Service selects.
 func served(name string, normalize sdk.Normalize) sdk.Priority {
 	p := sdk.Priority{
-		Name: name, Normalize: normalize, Reads: spread.Reads, Prepare: spread.Prepare, Idle: spread.Idle,
+		Name: name, Normalize: normalize, Reads: schedulertest.Spread.Reads, Prepare: schedulertest.Spread.Prepare, Idle: schedulertest.Spread.Idle,
 		Score: func(r *sdk.Request) int64 {
 			if !r.State.(bool) {
 				return 0
@@ -163,20 +164,20 @@ var policies = []struct {
 	predicates []sdk.Predicate
 	priorities []sdk.Priority
 }{
-	{[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume, even, shy}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd, lonely, quiet, middle}},
-	{[]sdk.Predicate{even, zoneVolume, selectNode}, []sdk.Priority{lonely, spread}},
-	{[]sdk.Predicate{fitCPU}, []sdk.Priority{crowd, lonely, leastCPU}},
-	{[]sdk.Predicate{shy, fitCPU, feuding}, []sdk.Priority{middle, quiet, feared}},
-	{[]sdk.Predicate{feuding, fitCPU}, []sdk.Priority{feared, leastCPU}},
-	{[]sdk.Predicate{fitCPU, zoneVolume}, []sdk.Priority{
+	{[]sdk.Predicate{schedulertest.SelectNode, schedulertest.PerZone, schedulertest.FitCPU, schedulertest.ZoneVolume, even, shy}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods, schedulertest.BigNode, schedulertest.Spread, schedulertest.Crowd, lonely, quiet, middle}},
+	{[]sdk.Predicate{even, schedulertest.ZoneVolume, schedulertest.SelectNode}, []sdk.Priority{lonely, schedulertest.Spread}},
+	{[]sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{schedulertest.Crowd, lonely, schedulertest.LeastCPU}},
+	{[]sdk.Predicate{shy, schedulertest.FitCPU, feuding}, []sdk.Priority{middle, quiet, feared}},
+	{[]sdk.Predicate{feuding, schedulertest.FitCPU}, []sdk.Priority{feared, schedulertest.LeastCPU}},
+	{[]sdk.Predicate{schedulertest.FitCPU, schedulertest.ZoneVolume}, []sdk.Priority{
 		served("ServedReverse", sdk.NormalizeReverse), served("ServedMax", sdk.NormalizeMax), served("ServedBetween", sdk.NormalizeMinMax),
-		served("ServedPlugin", sdk.NormalizePlugin), served("Served", ""), leastCPU,
+		served("ServedPlugin", sdk.NormalizePlugin), served("Served", ""), schedulertest.LeastCPU,
 	}},
-	{[]sdk.Predicate{perZone, even}, nil},
+	{[]sdk.Predicate{schedulertest.PerZone, even}, nil},
 }
 
-func (w *world) policyOf(which int) *testPolicy {
-	return newTestPolicy(w.t, w.replica.full, policies[which].predicates, policies[which].priorities)
+func (w *world) policyOf(which int) *schedulertest.GuestPolicy {
+	return schedulertest.NewGuestPolicy(w.t, w.replica.full, policies[which].predicates, policies[which].priorities)
 }
 
 // As FuzzCacheIsInvisible, against plugins that never saw the cluster before: each
@@ -192,7 +193,7 @@ func FuzzNothingIsLeftOver(f *testing.F) {
 		w := newWorld(t, seed, script...)
 		which := 0
 		w.policy = w.policyOf(which)
-		kept := map[int]*testPolicy{which: w.policy} // swapped away and fed no longer
+		kept := map[int]*schedulertest.GuestPolicy{which: w.policy} // swapped away and fed no longer
 		old := make([]*class, 8)
 		for i := range old {
 			old[i] = w.class(uint32(i+1), w.random.IntN(60))
@@ -210,7 +211,7 @@ func FuzzNothingIsLeftOver(f *testing.F) {
 				w.policy = kept[which]
 			}
 			if w.random.IntN(25) == 0 {
-				w.policy.generation.Add(1)
+				w.policy.Moment.Add(1)
 			}
 			w.fresh = nil
 			w.flush()
@@ -234,7 +235,7 @@ func FuzzNothingIsLeftOver(f *testing.F) {
 
 // sameVerdicts compares each verdict and raw score that a class holds with what a
 // plugin says that is asked about that node alone.
-func (w *world) sameVerdicts(c *class, fresh *testPolicy) {
+func (w *world) sameVerdicts(c *class, fresh *schedulertest.GuestPolicy) {
 	for n, e := range w.snapshot.byIndex {
 		if e == nil {
 			continue

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -102,7 +103,7 @@ func startLatePoints(t *testing.T, nodes int, plugins []any, prepare ...func(*cl
 		late.cyclePolicy = newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, plugins...)
 		c.profiles = map[string]PolicySource{slowProfile: newLateSource(late)}
 		for i := range nodes {
-			c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, map[string]string{"name": fmt.Sprint("n", i)}))
+			c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("n", i), 4000, map[string]string{"name": fmt.Sprint("n", i)}))
 		}
 	}}, prepare...)...)
 	return c, late
@@ -114,7 +115,7 @@ var inSlow = ofProfile(slowProfile)
 func (c *cluster) goOn(t *testing.T) {
 	t.Helper()
 	for i := range 8 {
-		c.addPod(makePod(fmt.Sprint("sound", i), 1, label("shape", fmt.Sprint(i%2))))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("sound", i), 1, label("shape", fmt.Sprint(i%2))))
 	}
 	for i := range 8 {
 		c.eventuallyBound(t, fmt.Sprint("sound", i), "")
@@ -140,7 +141,7 @@ func TestLateAtAPoint(t *testing.T) {
 		},
 	}
 	full := func(c *cluster) { // each node is, but for what others need
-		c.addPod(makePod("small", 3900, priority(1), on("n0")))
+		c.addPod(schedulertest.MakePod("small", 3900, priority(1), on("n0")))
 	}
 	for _, tc := range []struct {
 		name    string
@@ -164,7 +165,7 @@ func TestLateAtAPoint(t *testing.T) {
 		{name: "rank", at: contractv1.Point_RANK, plugins: []any{sampler(&preempting)}, before: func(_ *testing.T, c *cluster) { full(c) }, cpu: 3000, pod: []func(*v1.Pod){priority(9)}},
 		{name: "queueing hint", at: contractv1.Point_QUEUEING_HINT, plugins: []any{hints}, pod: []func(*v1.Pod){label("wants", "red")}, trigger: func(t *testing.T, c *cluster) {
 			c.eventuallyTried(t, "slow", 1)
-			c.nodes.Modify(makeNode("n0", 4000, map[string]string{"name": "n0", "room": "red"}))
+			c.nodes.Modify(schedulertest.MakeNode("n0", 4000, map[string]string{"name": "n0", "room": "red"}))
 		}},
 		{name: "permit review", at: contractv1.Point_PERMIT_REVIEW, plugins: []any{reserve(&j, "A"), sdk.Permit{
 			Name: "Later", Permit: func(*sdk.PermitRequest) sdk.Status { return sdk.WaitFor(time.Hour) },
@@ -183,11 +184,11 @@ func TestLateAtAPoint(t *testing.T) {
 				c, late := startLatePoints(t, 1, tc.plugins, evicting(&journal{}))
 				if tc.before != nil {
 					tc.before(t, c)
-					c.addPod(makePod("behind", 1)) // what came before it is seen then
+					c.addPod(schedulertest.MakePod("behind", 1)) // what came before it is seen then
 					c.eventuallyBound(t, "behind", "")
 				}
 				late.next.Store(int32(tc.at))
-				c.addPod(makePod("slow", max(tc.cpu, 10), append(tc.pod, inSlow)...))
+				c.addPod(schedulertest.MakePod("slow", max(tc.cpu, 10), append(tc.pod, inSlow)...))
 				if tc.trigger != nil {
 					tc.trigger(t, c)
 				}
@@ -200,7 +201,7 @@ func TestLateAtAPoint(t *testing.T) {
 				if c.node("slow") != "" {
 					t.Error("the pod is bound without the answer")
 				}
-				q.answer <- map[bool]error{false: errBroken}[answers]
+				q.answer <- map[bool]error{false: schedulertest.ErrBroken}[answers]
 				eventually(t, "it is bound in the end", func() bool {
 					c.clock.Step(200 * time.Millisecond)
 					return c.node("slow") != ""
@@ -222,25 +223,25 @@ func TestLateWhileSupposing(t *testing.T) {
 					c.evict = func(context.Context, *v1.Pod, *v1.PodCondition) error { return nil } // it stays for a while
 				}
 			})
-			c.addPod(makePod("victim", 3500, priority(1), on("n0")))
-			c.addPod(makePod("first", 1, inSlow, atFirst))
+			c.addPod(schedulertest.MakePod("victim", 3500, priority(1), on("n0")))
+			c.addPod(schedulertest.MakePod("first", 1, inSlow, atFirst))
 			c.eventuallyBound(t, "first", "n0")
 			if what == "dry run" {
 				late.armed.Store(int32(contractv1.Point_VICTIMS))
-				c.addPod(makePod("slow", 3600, priority(9), inSlow, atFirst))
+				c.addPod(schedulertest.MakePod("slow", 3600, priority(9), inSlow, atFirst))
 			} else {
-				c.addPod(makePod("nominee", 3600, priority(9), inSlow, atFirst))
+				c.addPod(schedulertest.MakePod("nominee", 3600, priority(9), inSlow, atFirst))
 				eventually(t, "it is nominated", func() bool { d, _ := c.sched.Explain("a", "nominee"); return d.Attempt > 0 })
 				late.skip.Store(2) // those without the pod that is nominated
 				late.next.Store(int32(lateFilter))
-				c.addPod(makePod("slow", 2, inSlow, atFirst))
+				c.addPod(schedulertest.MakePod("slow", 2, inSlow, atFirst))
 			}
 			q := <-late.questions
 			if !q.yielding {
 				q.answer <- nil
 				t.Fatal("the cycle could not be left")
 			}
-			c.addPod(makePod("greedy", 600, atFirst, priority(20)))
+			c.addPod(schedulertest.MakePod("greedy", 600, atFirst, priority(20)))
 			if d := c.eventuallyTried(t, "greedy", 1); d.Node != "" {
 				t.Error("a pod has the place of one that is there")
 			}
@@ -269,26 +270,26 @@ func TestLateQueueSort(t *testing.T) {
 			ready := sdk.PreEnqueue{Name: "Ready", Admit: func(*sdk.Cluster, *sdk.QueuedPod) sdk.Status { return sdk.Status{} }}
 			c, late := startLatePoints(t, 1, []any{key, ready})
 			late.next.Store(int32(contractv1.Point_QUEUE_SORT))
-			c.addPod(makePod("a", 1, inSlow, label("rank", "xx")))
+			c.addPod(schedulertest.MakePod("a", 1, inSlow, label("rank", "xx")))
 			q := <-late.questions
 			if !q.yielding {
 				t.Fatal("the cycle could not be left")
 			}
 			c.eventuallyBound(t, "a", "")
 			c.goOn(t)
-			c.addPod(makePod("b", 1, inSlow, label("rank", "x")))
+			c.addPod(schedulertest.MakePod("b", 1, inSlow, label("rank", "x")))
 			c.eventuallyBound(t, "b", "")
 			q.answer <- nil
-			c.addPod(makePod("c", 1, inSlow))
+			c.addPod(schedulertest.MakePod("c", 1, inSlow))
 			c.eventuallyBound(t, "c", "")
 
 			// So does one that fails.
 			late.next.Store(int32(contractv1.Point_QUEUE_SORT))
-			c.addPod(makePod("d", 1, inSlow, label("rank", "xxx")))
+			c.addPod(schedulertest.MakePod("d", 1, inSlow, label("rank", "xxx")))
 			q = <-late.questions
 			c.eventuallyBound(t, "d", "")
-			q.answer <- errBroken
-			c.addPod(makePod("e", 1, inSlow))
+			q.answer <- schedulertest.ErrBroken
+			c.addPod(schedulertest.MakePod("e", 1, inSlow))
 			c.eventuallyBound(t, "e", "")
 		})
 	}
@@ -336,7 +337,7 @@ func TestLateUnreserve(t *testing.T) {
 	}}
 	c, late := startLatePoints(t, 1, []any{reserve(&j, "A"), reserve(&j, "B"), permit})
 	late.next.Store(int32(contractv1.Point_UNRESERVE))
-	c.addPod(makePod("slow", 10, inSlow))
+	c.addPod(schedulertest.MakePod("slow", 10, inSlow))
 	q := <-late.questions
 	if !q.yielding {
 		t.Fatal("the cycle could not be left")
@@ -371,7 +372,7 @@ func TestChangesWhileAPlacementIsLate(t *testing.T) {
 			c.changePod("slow", func(p *v1.Pod) { p.Spec.NodeName = "n1" })
 		}, func(c *cluster) bool { return true }, "+A -A"},
 		{"without the plugins", func(c *cluster, late *lateCycle) {
-			c.profiles[slowProfile].(*lateSource).set(newTestPolicy(c.t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, nil))
+			c.profiles[slowProfile].(*lateSource).set(schedulertest.NewGuestPolicy(c.t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{schedulertest.FitCPU}, nil))
 		}, nil, "+A"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -379,12 +380,12 @@ func TestChangesWhileAPlacementIsLate(t *testing.T) {
 			wait := sdk.Permit{Name: "Wait", Permit: func(*sdk.PermitRequest) sdk.Status { return sdk.WaitFor(time.Hour) }}
 			c, late := startLatePoints(t, 2, []any{reserve(&j, "A"), wait})
 			late.next.Store(int32(contractv1.Point_PERMIT))
-			c.addPod(makePod("slow", 4000, inSlow, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n0"} }))
+			c.addPod(schedulertest.MakePod("slow", 4000, inSlow, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n0"} }))
 			q := <-late.questions
 			tc.change(c, late)
 			c.goOn(t)
 			if tc.seen != nil && tc.name != "bound by somebody else" {
-				c.addPod(makePod("heir", 3900, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n0"} }))
+				c.addPod(schedulertest.MakePod("heir", 3900, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n0"} }))
 				eventually(t, "its room is another's", func() bool {
 					c.clock.Step(time.Second)
 					return c.node("heir") == "n0"
@@ -395,7 +396,7 @@ func TestChangesWhileAPlacementIsLate(t *testing.T) {
 				c.eventuallyBound(t, "slow", "n0")
 			}
 			eventually(t, "reserve plugins are asked "+tc.asked+", not "+j.all(), func() bool { return j.all() == tc.asked })
-			c.addPod(makePod("next", 1, inSlow, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n1"} }))
+			c.addPod(schedulertest.MakePod("next", 1, inSlow, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n1"} }))
 			c.eventuallyTried(t, "next", 1)
 		})
 	}
@@ -405,7 +406,7 @@ func TestChangesWhileAPlacementIsLate(t *testing.T) {
 // plugins of a profile are fed, other profiles go on.
 func TestLateConfiguration(t *testing.T) {
 	c, late := startLatePoints(t, 1, nil)
-	c.addPod(makePod("before", 10, inSlow))
+	c.addPod(schedulertest.MakePod("before", 10, inSlow))
 	c.eventuallyBound(t, "before", "")
 	next := &lateCycle{questions: late.questions, cyclePolicy: newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() })}
 	next.next.Store(int32(latePrepared))
@@ -414,7 +415,7 @@ func TestLateConfiguration(t *testing.T) {
 	if !q.yielding {
 		t.Fatal("the cycle could not be left")
 	}
-	c.addPod(makePod("slow", 10, inSlow))
+	c.addPod(schedulertest.MakePod("slow", 10, inSlow))
 	c.goOn(t)
 	if c.node("slow") != "" {
 		t.Error("a pod was placed by a policy that is being changed")
@@ -423,21 +424,21 @@ func TestLateConfiguration(t *testing.T) {
 	c.eventuallyBound(t, "slow", "")
 
 	third := newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() })
-	third.unprepared.Store(true)
+	third.Unprepared.Store(true)
 	source := newLateSource(&lateCycle{cyclePolicy: third})
-	all := map[string]PolicySource{profileName: c.source, slowProfile: c.profiles[slowProfile], "third": source}
+	all := map[string]PolicySource{schedulertest.ProfileName: c.source, slowProfile: c.profiles[slowProfile], "third": source}
 	if err := c.sched.SetProfiles(all); err != nil {
 		t.Fatal(err)
 	}
-	c.addPod(makePod("waits", 10, ofProfile("third")))
-	c.addPod(makePod("other", 10))
+	c.addPod(schedulertest.MakePod("waits", 10, ofProfile("third")))
+	c.addPod(schedulertest.MakePod("other", 10))
 	c.eventuallyBound(t, "other", "")
-	c.addPod(makePod("slow2", 10, inSlow))
+	c.addPod(schedulertest.MakePod("slow2", 10, inSlow))
 	c.eventuallyBound(t, "slow2", "")
 	if c.node("waits") != "" {
 		t.Error("a pod was placed by plugins that know nothing")
 	}
-	third.unprepared.Store(false)
+	third.Unprepared.Store(false)
 	source.changed <- struct{}{}
 	c.eventuallyBound(t, "waits", "")
 }
@@ -448,13 +449,13 @@ func TestLateWhileExplaining(t *testing.T) {
 	c, late := startLatePoints(t, 1, nil)
 	for _, pod := range []string{"bound", "pending"} {
 		if pod == "bound" {
-			c.addPod(makePod(pod, 10, inSlow))
+			c.addPod(schedulertest.MakePod(pod, 10, inSlow))
 			c.eventuallyBound(t, pod, "n0")
 		} else {
-			c.addPod(makePod(pod, 9000, inSlow))
+			c.addPod(schedulertest.MakePod(pod, 9000, inSlow))
 			c.eventuallyTried(t, pod, 1)
 		}
-		c.nodes.Modify(makeNode("n0", 4000, map[string]string{"name": "n0", "for": pod}))
+		c.nodes.Modify(schedulertest.MakeNode("n0", 4000, map[string]string{"name": "n0", "for": pod}))
 		late.next.Store(int32(lateFilter))
 		said := make(chan error, 1)
 		go func() {
@@ -467,7 +468,7 @@ func TestLateWhileExplaining(t *testing.T) {
 		}
 		for i := range 4 {
 			name := fmt.Sprint("sound-", pod, i)
-			c.addPod(makePod(name, 1))
+			c.addPod(schedulertest.MakePod(name, 1))
 			c.eventuallyBound(t, name, "n0")
 		}
 		q.answer <- nil
@@ -480,7 +481,7 @@ func TestLateWhileExplaining(t *testing.T) {
 		}
 	}
 	// The pod that was taken off its node for the question is there.
-	c.addPod(makePod("greedy", 3990))
+	c.addPod(schedulertest.MakePod("greedy", 3990))
 	if d := c.eventuallyTried(t, "greedy", 1); d.Node != "" {
 		t.Error("a pod has the place of one that is there")
 	}
@@ -573,15 +574,15 @@ func TestLateExtender(t *testing.T) {
 				cpu := int64(10)
 				if verb == "preempt" {
 					cpu = 3500
-					c.addPod(makePod("small0", 3900, priority(1), on("n0")), makePod("small1", 3900, priority(1), on("n1")))
-					c.addPod(makePod("seen", 1))
+					c.addPod(schedulertest.MakePod("small0", 3900, priority(1), on("n0")), schedulertest.MakePod("small1", 3900, priority(1), on("n1")))
+					c.addPod(schedulertest.MakePod("seen", 1))
 					c.eventuallyBound(t, "seen", "")
 				}
 				e.verb.Store(&verb)
-				c.addPod(makePod("slow", cpu, inSlow, label("managed", "yes"), priority(9)))
+				c.addPod(schedulertest.MakePod("slow", cpu, inSlow, label("managed", "yes"), priority(9)))
 				q := <-e.questions
 				c.goOn(t) // when it is late
-				q.answer <- map[bool]error{false: errBroken}[answers]
+				q.answer <- map[bool]error{false: schedulertest.ErrBroken}[answers]
 				eventually(t, "it is bound in the end", func() bool {
 					c.clock.Step(200 * time.Millisecond)
 					return c.node("slow") != ""
@@ -622,7 +623,7 @@ func TestHangingBindHoldsUpItsProfileAlone(t *testing.T) {
 				}
 			})
 			for i := range 12 { // many times as many as there are workers
-				c.addPod(makePod(fmt.Sprint("slow", i), 10, inSlow, label("managed", "yes")))
+				c.addPod(schedulertest.MakePod(fmt.Sprint("slow", i), 10, inSlow, label("managed", "yes")))
 			}
 			eventually(t, "all are decided", func() bool {
 				d, ok := c.sched.Explain("a", "slow11")
@@ -666,10 +667,10 @@ func TestBindingGoesOnWhenACycleIsOvertaken(t *testing.T) {
 		return sdk.Status{}
 	}}
 	c, late := startLatePoints(t, 1, []any{work})
-	c.addPod(makePod("on-its-way", 10, inSlow))
+	c.addPod(schedulertest.MakePod("on-its-way", 10, inSlow))
 	eventually(t, "it is decided", func() bool { d, ok := c.sched.Explain("a", "on-its-way"); return ok && d.Node != "" })
 	late.next.Store(int32(lateFilter))
-	c.addPod(makePod("slow", 20, inSlow))
+	c.addPod(schedulertest.MakePod("slow", 20, inSlow))
 	q := <-late.questions
 	c.goOn(t)
 	q.answer <- nil

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // sample is the value of a metric with the labels given; for histograms, the
@@ -47,7 +49,7 @@ func labelled(s *dto.Metric, labels map[string]string) bool {
 // Attempts, decisions, points and sizes are counted under kube-scheduler's names.
 func TestMetrics(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) { c.counts = NewMetrics() })
-	c.addNodes(t, makeNode("n", 1000, nil))
+	c.addNodes(t, schedulertest.MakeNode("n", 1000, nil))
 	refused := false
 	c.mu.Lock()
 	c.refuse = func(name string) error {
@@ -58,11 +60,11 @@ func TestMetrics(t *testing.T) {
 		return nil
 	}
 	c.mu.Unlock()
-	c.addPod(makePod("first", 500))
+	c.addPod(schedulertest.MakePod("first", 500))
 	c.eventuallyBound(t, "first", "n")
-	c.addPod(makePod("second", 900))
+	c.addPod(schedulertest.MakePod("second", 900))
 	c.eventuallyTried(t, "second", 1)
-	c.addPod(makePod("third", 100))
+	c.addPod(schedulertest.MakePod("third", 100))
 	c.eventuallyBound(t, "third", "n")
 	count := func(name string, labels ...string) float64 {
 		m := map[string]string{}
@@ -72,7 +74,7 @@ func TestMetrics(t *testing.T) {
 		}
 		return sample(t, c.counts, name, m)
 	}
-	profile := "profile=" + profileName
+	profile := "profile=" + schedulertest.ProfileName
 	eventually(t, "two scheduled", func() bool { return count("scheduler_schedule_attempts_total", "result=scheduled", profile) == 2 })
 	for _, want := range []struct {
 		name   string
@@ -88,8 +90,8 @@ func TestMetrics(t *testing.T) {
 		{"scheduler_framework_extension_point_duration_seconds", []string{"extension_point=Score", "status=Success", profile}, 3},
 		{"scheduler_framework_extension_point_duration_seconds", []string{"extension_point=Bind", "status=Error", profile}, 1},
 		{"scheduler_framework_extension_point_duration_seconds", []string{"extension_point=Bind", "status=Success", profile}, 2},
-		{"scheduler_plugin_evaluation_total", []string{"plugin=" + fitCPU.Name, "extension_point=Filter", profile}, 4},
-		{"scheduler_plugin_evaluation_total", []string{"plugin=" + leastCPU.Name, "extension_point=Score", profile}, 3},
+		{"scheduler_plugin_evaluation_total", []string{"plugin=" + schedulertest.FitCPU.Name, "extension_point=Filter", profile}, 4},
+		{"scheduler_plugin_evaluation_total", []string{"plugin=" + schedulertest.LeastCPU.Name, "extension_point=Score", profile}, 3},
 	} {
 		if got := count(want.name, want.labels...); got < want.least {
 			t.Errorf("%s%v is %v, want %v or more", want.name, want.labels, got, want.least)

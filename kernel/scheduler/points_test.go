@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -21,7 +22,7 @@ import (
 // cyclePolicy is a testPolicy with plugins at the other points, which answer in
 // the test's own process.
 type cyclePolicy struct {
-	*testPolicy
+	*schedulertest.GuestPolicy
 	points contractv1.Points
 	mu     sync.Mutex
 	beside *sdk.Guest // answers what is asked from other goroutines
@@ -36,19 +37,19 @@ var pointOf = map[string]contractv1.Point{
 
 func newCyclePolicy(t testing.TB, source func() *contractv1.Delta, plugins ...any) *cyclePolicy {
 	t.Helper()
-	p := &cyclePolicy{testPolicy: newTestPolicy(t, source, []sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU}), points: contractv1.Points{}}
-	all := append([]any{fitCPU, selectNode, leastCPU}, plugins...)
-	for _, guest := range []**sdk.Guest{&p.guest, &p.beside} {
+	p := &cyclePolicy{GuestPolicy: schedulertest.NewGuestPolicy(t, source, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode}, []sdk.Priority{schedulertest.LeastCPU}), points: contractv1.Points{}}
+	all := append([]any{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.LeastCPU}, plugins...)
+	for _, guest := range []**sdk.Guest{&p.Guest, &p.beside} {
 		g, err := sdk.GuestOf(all...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		*guest = g
 	}
-	for _, info := range p.guest.Plugins()[3:] {
+	for _, info := range p.Guest.Plugins()[3:] {
 		hearing := p.hearing(info)
 		if info.Kind == sdk.KindPredicate {
-			p.predicates = append(p.predicates, PredicateInfo{Name: info.Name, Scope: string(info.Scope), Pods: string(info.Pods), Reads: info.Reads, Hearing: hearing})
+			p.PredicateInfos = append(p.PredicateInfos, PredicateInfo{Name: info.Name, Scope: string(info.Scope), Pods: string(info.Pods), Reads: info.Reads, Hearing: hearing})
 			continue
 		}
 		at := pointOf[info.Kind]
@@ -72,14 +73,14 @@ func (p *cyclePolicy) hearing(info sdk.PluginInfo) contractv1.Hearing {
 
 // Filter asks by name: predicates are not the first plugins of the guest here.
 func (p *cyclePolicy) Filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
-	if p.broken.Load() {
-		return errBroken
+	if p.Broken.Load() {
+		return schedulertest.ErrBroken
 	}
-	return p.guest.Filter(p.guest.Index(p.predicates[i].Name), class, nodes, out)
+	return p.Guest.Filter(p.Guest.Index(p.PredicateInfos[i].Name), class, nodes, out)
 }
 
 func (p *cyclePolicy) Reasons(i int, verdict uint32) []string {
-	return p.guest.Reasons(p.guest.Index(p.predicates[i].Name), verdict)
+	return p.Guest.Reasons(p.Guest.Index(p.PredicateInfos[i].Name), verdict)
 }
 
 // Evaluate leaves everything to Filter and Score.
@@ -92,7 +93,7 @@ func (p *cyclePolicy) Cycle(ctx context.Context, c *contractv1.CycleCall) {
 		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode, Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
 		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates, Helpful: c.Helpful,
 	}
-	guest := p.guest
+	guest := p.Guest
 	for _, s := range c.Steps {
 		req.Steps = append(req.Steps, &contractv1.Step{Plugin: p.points[s.Point.Of()][s.Plugin].Name, Point: s.Point, Waiting: s.Waiting})
 		if s.Point.Beside() {
@@ -144,7 +145,7 @@ func startCycle(t *testing.T, nodes int, plugins []any, prepare ...func(*cluster
 		policy = newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, plugins...)
 		c.source.cycle.Store(policy)
 		for i := range nodes {
-			c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, map[string]string{"name": fmt.Sprint("n", i)}))
+			c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("n", i), 4000, map[string]string{"name": fmt.Sprint("n", i)}))
 		}
 	}}, prepare...)...)
 	return c, policy
@@ -175,7 +176,7 @@ func TestQueueIsOrderedByAPlugin(t *testing.T) {
 	}}
 	c, _ := startCycle(t, 1, []any{key}, func(c *cluster) {
 		// They are there before the policy is, and enter together.
-		c.addPod(makePod("d", 1, label("rank", "xxx"), priority(100)), makePod("c", 1, label("rank", "x")), makePod("a", 1, label("rank", "x")), makePod("b", 1))
+		c.addPod(schedulertest.MakePod("d", 1, label("rank", "xxx"), priority(100)), schedulertest.MakePod("c", 1, label("rank", "x")), schedulertest.MakePod("a", 1, label("rank", "x")), schedulertest.MakePod("b", 1))
 	})
 	eventually(t, "all bound", func() bool { return len(c.bound()) == 4 })
 	// Bindings are written by workers; the decisions tell the order.
@@ -208,7 +209,7 @@ func TestPreEnqueueKeepsPodsOut(t *testing.T) {
 		return sdk.Status{}
 	}}
 	c, _ := startCycle(t, 1, []any{ready})
-	c.addPod(makePod("early", 1), makePod("late", 1), makePod("prompt", 1, label("ready", "yes")))
+	c.addPod(schedulertest.MakePod("early", 1), schedulertest.MakePod("late", 1), schedulertest.MakePod("prompt", 1, label("ready", "yes")))
 	c.eventuallyBound(t, "prompt", "n0")
 	eventually(t, "early is turned away", func() bool { return c.outcomes("early") == "preEnqueue Ready Unschedulable not ready" })
 	if d, _ := c.sched.Explain("a", "early"); d.Attempt != 0 {
@@ -222,7 +223,7 @@ func TestPreEnqueueKeepsPodsOut(t *testing.T) {
 	if c.node("late") != "" {
 		t.Error("late was bound")
 	}
-	c.service.Add(&v1.Service{ObjectMeta: makePod("go", 1).ObjectMeta})
+	c.service.Add(&v1.Service{ObjectMeta: schedulertest.MakePod("go", 1).ObjectMeta})
 	c.eventuallyBound(t, "late", "n0")
 }
 
@@ -242,9 +243,9 @@ func TestPreEnqueueThatFailsHoldsNobodyUp(t *testing.T) {
 		return sdk.Status{}
 	}}
 	c, _ := startCycle(t, 1, []any{moody})
-	c.addPod(makePod("first", 1, label("moody", "yes")))
+	c.addPod(schedulertest.MakePod("first", 1, label("moody", "yes")))
 	eventually(t, "first met the failure", func() bool { return asked.Load() > 0 })
-	c.addPod(makePod("other", 1))
+	c.addPod(schedulertest.MakePod("other", 1))
 	eventually(t, "other is bound", func() bool { return c.node("other") == "n0" }) // the clock stands still
 	if n := asked.Load(); n != 1 {
 		t.Errorf("asked %d times before the end of the back-off", n)
@@ -275,12 +276,12 @@ func TestPreFilterNarrowsTheNodes(t *testing.T) {
 		return left, sdk.Status{}
 	}}
 	c, _ := startCycle(t, 3, []any{named})
-	c.addPod(makePod("p1", 1, label("at", "n2")), makePod("p2", 1, label("at", "n1")), makePod("p3", 1, label("at", "n1")), makePod("p4", 1))
+	c.addPod(schedulertest.MakePod("p1", 1, label("at", "n2")), schedulertest.MakePod("p2", 1, label("at", "n1")), schedulertest.MakePod("p3", 1, label("at", "n1")), schedulertest.MakePod("p4", 1))
 	c.eventuallyBound(t, "p1", "n2")
 	c.eventuallyBound(t, "p2", "n1")
 	c.eventuallyBound(t, "p3", "n1")
 	c.eventuallyBound(t, "p4", "")
-	c.addPod(makePod("none", 1, label("at", "n9")), makePod("nowhere", 1, label("at", "nowhere")), makePod("big", 9000, label("at", "n2")))
+	c.addPod(schedulertest.MakePod("none", 1, label("at", "n9")), schedulertest.MakePod("nowhere", 1, label("at", "nowhere")), schedulertest.MakePod("big", 9000, label("at", "n2")))
 	for pod, want := range map[string]string{
 		"none":    "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [Named].",
 		"nowhere": "0/3 nodes are available: pod asks for nowhere.",
@@ -317,7 +318,7 @@ func TestPreFilterNarrowsTheNodes(t *testing.T) {
 			}
 		}
 	}
-	c.nodes.Add(makeNode("n9", 4000, nil))
+	c.nodes.Add(schedulertest.MakeNode("n9", 4000, nil))
 	eventually(t, "the new node is taken", func() bool {
 		c.clock.Step(time.Second)
 		return c.node("none") == "n9"
@@ -339,9 +340,9 @@ func TestPreScoreAndErrors(t *testing.T) {
 		return sdk.Status{}
 	}}
 	c, _ := startCycle(t, 3, []any{look})
-	c.addPod(makePod("p", 1))
+	c.addPod(schedulertest.MakePod("p", 1))
 	c.eventuallyBound(t, "p", "")
-	c.addPod(makePod("q", 1, label("at", "fail")))
+	c.addPod(schedulertest.MakePod("q", 1, label("at", "fail")))
 	if d := c.eventuallyTried(t, "q", 1); d.Message != `running PreScore plugin "Look": no idea` {
 		t.Errorf("message %q", d.Message)
 	}
@@ -377,22 +378,22 @@ func TestPostFilterEvictsAndNominates(t *testing.T) {
 			return nil
 		}
 	})
-	c.addPod(makePod("small", 3999, priority(1)))
+	c.addPod(schedulertest.MakePod("small", 3999, priority(1)))
 	c.eventuallyBound(t, "small", "n0")
-	c.addPod(makePod("selective", 1, priority(9), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
+	c.addPod(schedulertest.MakePod("selective", 1, priority(9), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
 	if d := c.eventuallyTried(t, "selective", 1); d.Message != "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. no victims found for incoming pod" {
 		t.Errorf("message %q", d.Message)
 	}
-	c.addPod(makePod("equal", 4000, priority(1)))
+	c.addPod(schedulertest.MakePod("equal", 4000, priority(1)))
 	c.eventuallyTried(t, "equal", 1)
 	eventually(t, "an equal is no victim", func() bool { return strings.Contains(c.outcomes("equal"), "priority 1 is not below 1") })
 	never := v1.PreemptNever
-	c.addPod(makePod("polite", 4000, priority(9), func(p *v1.Pod) { p.Spec.PreemptionPolicy = &never }))
+	c.addPod(schedulertest.MakePod("polite", 4000, priority(9), func(p *v1.Pod) { p.Spec.PreemptionPolicy = &never }))
 	c.eventuallyTried(t, "polite", 1)
 	if j.all() != "" {
 		t.Errorf("done: %s", j.all())
 	}
-	c.addPod(makePod("big", 4000, priority(10)))
+	c.addPod(schedulertest.MakePod("big", 4000, priority(10)))
 	eventually(t, "the victim is evicted, and the node noted", func() bool {
 		return strings.Contains(j.all(), "nominate big n0") && strings.Contains(j.all(), "evict small DisruptionTarget PreemptionByScheduler")
 	})
@@ -477,7 +478,7 @@ func TestUnreserveInReverse(t *testing.T) {
 					return nil
 				}
 			})
-			c.addPod(makePod("p", 1, tc.change))
+			c.addPod(schedulertest.MakePod("p", 1, tc.change))
 			eventually(t, "it is told", func() bool {
 				condition, n := c.lastCondition("p")
 				return n > 0 && condition.Message == tc.told && condition.Reason == tc.reason
@@ -536,13 +537,13 @@ func TestPermit(t *testing.T) {
 	var j journal
 	c, _ := startCycle(t, 2, []any{reserve(&j, "A"), gang(&j)})
 	group := label("group", "g")
-	c.addPod(makePod("g1", 1, group), makePod("g2", 1, group), makePod("alone", 1))
+	c.addPod(schedulertest.MakePod("g1", 1, group), schedulertest.MakePod("g2", 1, group), schedulertest.MakePod("alone", 1))
 	c.eventuallyBound(t, "alone", "")
 	eventually(t, "both wait", func() bool { return c.outcomes("g1") == "permit Gang Wait" && c.outcomes("g2") == "permit Gang Wait" })
 	if c.node("g1") != "" || c.node("g2") != "" {
 		t.Fatal("a member was bound before the others")
 	}
-	c.addPod(makePod("g3", 1, group))
+	c.addPod(schedulertest.MakePod("g3", 1, group))
 	for _, p := range []string{"g1", "g2", "g3"} {
 		c.eventuallyBound(t, p, "")
 	}
@@ -550,14 +551,14 @@ func TestPermit(t *testing.T) {
 		t.Errorf("taken back: %s", j.all())
 	}
 
-	c.addPod(makePod("h1", 1, label("group", "h")))
+	c.addPod(schedulertest.MakePod("h1", 1, label("group", "h")))
 	eventually(t, "it waits", func() bool { return c.outcomes("h1") == "permit Gang Wait" })
 	c.clock.Step(21 * time.Second)
 	const late = "0/1 nodes are available: 1 rejected due to timeout after waiting 20s at plugin Gang."
 	eventually(t, "its time is over", func() bool { condition, n := c.lastCondition("h1"); return n > 0 && condition.Message == late })
 	eventually(t, "it is taken back", func() bool { return strings.Contains(j.all(), "-A") })
 
-	c.addPod(makePod("i1", 1, label("group", "i"), label("hopeless", "yes")))
+	c.addPod(schedulertest.MakePod("i1", 1, label("group", "i"), label("hopeless", "yes")))
 	eventually(t, "it waits", func() bool { d, _ := c.sched.Explain("a", "i1"); return len(d.Outcomes) > 0 })
 	eventually(t, "review rejects it", func() bool {
 		c.clock.Step(300 * time.Millisecond)
@@ -572,7 +573,7 @@ func TestWaitSaysWhy(t *testing.T) {
 		return sdk.WaitFor(20*time.Second, "1 of 3 members have a node", "no licence is free")
 	}}
 	c, _ := startCycle(t, 1, []any{slow})
-	c.addPod(makePod("p", 1))
+	c.addPod(schedulertest.MakePod("p", 1))
 	eventually(t, "it waits", func() bool {
 		return c.outcomes("p") == "permit Slow Wait 1 of 3 members have a node;no licence is free"
 	})
@@ -586,9 +587,9 @@ func TestWaitSaysWhy(t *testing.T) {
 func TestDeletedWhileWaiting(t *testing.T) {
 	var j journal
 	c, _ := startCycle(t, 1, []any{reserve(&j, "A"), gang(&j)})
-	c.addPod(makePod("g1", 4000, label("group", "g")), makePod("g2", 1, label("group", "g"), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
+	c.addPod(schedulertest.MakePod("g1", 4000, label("group", "g")), schedulertest.MakePod("g2", 1, label("group", "g"), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
 	eventually(t, "it waits", func() bool { return c.outcomes("g1") == "permit Gang Wait" })
-	c.addPod(makePod("next", 4000))
+	c.addPod(schedulertest.MakePod("next", 4000))
 	c.eventuallyTried(t, "next", 1)
 	c.deletePod("g1")
 	eventually(t, "the next one has its place", func() bool {
@@ -604,7 +605,7 @@ func TestDeletedWhileWaiting(t *testing.T) {
 func TestOrphansAreLetGo(t *testing.T) {
 	var j journal
 	c, _ := startCycle(t, 1, []any{gang(&j)})
-	c.addPod(makePod("g1", 1, label("group", "g")))
+	c.addPod(schedulertest.MakePod("g1", 1, label("group", "g")))
 	eventually(t, "it waits", func() bool { return c.outcomes("g1") == "permit Gang Wait" })
 	c.source.cycle.Store(newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() }))
 	c.source.changed <- struct{}{}
@@ -628,8 +629,8 @@ func TestBindPlugins(t *testing.T) {
 		}},
 		sdk.Bind{Name: "Second", Bind: func(b *sdk.Binding) sdk.Status { j.note("second"); return sdk.Skipped() }},
 		sdk.PostBind{Name: "After", PostBind: func(b *sdk.Binding) { j.note("after:%s", b.Pod.Name) }},
-	}, func(c *cluster) { c.nodes.Add(makeNode("other", 1, map[string]string{"name": "other"})) })
-	c.addPod(makePod("a", 100, label("bind", "annotate")), makePod("s", 100))
+	}, func(c *cluster) { c.nodes.Add(schedulertest.MakeNode("other", 1, map[string]string{"name": "other"})) })
+	c.addPod(schedulertest.MakePod("a", 100, label("bind", "annotate")), schedulertest.MakePod("s", 100))
 	c.eventuallyBound(t, "a", "n0")
 	c.eventuallyBound(t, "s", "n0")
 	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:a") && strings.Contains(j.all(), "after:s") })
@@ -640,19 +641,19 @@ func TestBindPlugins(t *testing.T) {
 		t.Errorf("asked %s", j.all())
 	}
 	// A plugin that binds by itself: the host writes nothing.
-	c.addPod(makePod("o", 100, label("bind", "own")))
+	c.addPod(schedulertest.MakePod("o", 100, label("bind", "own")))
 	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:o") })
 	if c.node("o") != "" {
 		t.Fatal("the host bound it")
 	}
 	c.changePod("o", func(p *v1.Pod) { p.Spec.NodeName = "n0" })
 	// One that bound it elsewhere: what was reserved is taken back.
-	c.addPod(makePod("l", 100, label("bind", "lie")))
+	c.addPod(schedulertest.MakePod("l", 100, label("bind", "lie")))
 	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:l") })
 	c.changePod("l", func(p *v1.Pod) { p.Spec.NodeName = "other" })
 	eventually(t, "taken back", func() bool { return strings.Count(j.all(), "-A") == 1 })
 	// One that said so and did not: it is tried again when the assumption ends.
-	c.addPod(makePod("n", 100, label("bind", "lie")))
+	c.addPod(schedulertest.MakePod("n", 100, label("bind", "lie")))
 	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:n") })
 	eventually(t, "tried again", func() bool {
 		c.clock.Step(30 * time.Second)
@@ -677,9 +678,9 @@ func TestSkippedByAllBinders(t *testing.T) {
 		c.counts = NewMetrics()
 		c.source.cycle.Load().points[contractv1.Point_BIND][1].Last = true
 	})
-	c.addPod(makePod("other", 100, label("bind", "yes")))
+	c.addPod(schedulertest.MakePod("other", 100, label("bind", "yes")))
 	c.eventuallyBound(t, "other", "n0")
-	c.addPod(makePod("p", 100))
+	c.addPod(schedulertest.MakePod("p", 100))
 	const want = `running Bind plugin "Second": it skips the pod, and no other plugin binds: add DefaultBinder to the profile's bind`
 	eventually(t, "it is told", func() bool {
 		condition, _ := c.lastCondition("p")
@@ -707,9 +708,9 @@ func TestPreemptedWhileWaiting(t *testing.T) {
 	var j journal
 	var asked atomic.Int64
 	c, _ := startCycle(t, 1, []any{reserve(&j, "A"), gang(&j), trier(&asked)}, evicting(&j), func(c *cluster) { c.counts = NewMetrics() })
-	c.addPod(makePod("waits", 4000, priority(1), label("group", "g")))
+	c.addPod(schedulertest.MakePod("waits", 4000, priority(1), label("group", "g")))
 	eventually(t, "it waits", func() bool { return c.outcomes("waits") == "permit Gang Wait" })
-	c.addPod(makePod("urgent", 4000, priority(10)))
+	c.addPod(schedulertest.MakePod("urgent", 4000, priority(10)))
 	c.eventuallyBound(t, "urgent", "n0")
 	const words = "waiting on permit for pod: preempted"
 	eventually(t, "the condition", func() bool {
@@ -743,7 +744,7 @@ func TestHangingPreBindHoldsNobodyUp(t *testing.T) {
 	t.Cleanup(func() { close(hang) })
 	policy.mu.Lock() // as every call does that runs beside
 	for i := range 100 {
-		c.addPod(makePod(fmt.Sprint("p", i), 1))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 1))
 	}
 	eventually(t, "all are decided", func() bool {
 		for i := range 100 {

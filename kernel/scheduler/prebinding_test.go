@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -40,9 +41,9 @@ func TestPreemptedInPreBind(t *testing.T) {
 				return sdk.Status{}
 			}}
 			c, _ := startCycle(t, 1, []any{reserve(&j, "A"), work, trier(&asked)}, evicting(&j))
-			c.addPod(makePod("low", 4000, priority(1)))
+			c.addPod(schedulertest.MakePod("low", 4000, priority(1)))
 			eventually(t, "the plugin works", func() bool { return did.all() == "works" })
-			c.addPod(makePod("urgent", 4000, priority(10)))
+			c.addPod(schedulertest.MakePod("urgent", 4000, priority(10)))
 			eventually(t, "its place is taken", func() bool {
 				return c.hasEvent("low Normal Preempted Preempting: Preempted by pod pod-urgent on node n0 (in kube-scheduler memory).")
 			})
@@ -83,9 +84,9 @@ func TestPreemptedBehindPreBind(t *testing.T) {
 		return sdk.Status{}
 	}}
 	c, _ := startCycle(t, 1, []any{work, binder, trier(&asked)}, evicting(&j))
-	c.addPod(makePod("low", 4000, priority(1)))
+	c.addPod(schedulertest.MakePod("low", 4000, priority(1)))
 	eventually(t, "it is being bound", func() bool { return did.all() == "binds" })
-	c.addPod(makePod("urgent", 4000, priority(10)))
+	c.addPod(schedulertest.MakePod("urgent", 4000, priority(10)))
 	eventually(t, "it is evicted", func() bool { return strings.Contains(j.all(), "evict low") })
 	close(release)
 	c.eventuallyBound(t, "urgent", "n0")
@@ -167,9 +168,9 @@ func TestDeletedInPreBind(t *testing.T) {
 					return nil
 				}
 			})
-			c.addPod(makePod("low", 4000))
+			c.addPod(schedulertest.MakePod("low", 4000))
 			eventually(t, "the plugin works", func() bool { return did.all() == "works" })
-			c.addPod(makePod("next", 4000))
+			c.addPod(schedulertest.MakePod("next", 4000))
 			c.eventuallyTried(t, "next", 1)
 			tc.delete(c)
 			eventually(t, "the next one has its room", func() (has bool) {
@@ -210,7 +211,7 @@ func TestDeletedBehindItsBinding(t *testing.T) {
 		return sdk.Status{}
 	}}
 	c, _ := startCycle(t, 1, []any{work})
-	c.addPod(makePod("low", 4000))
+	c.addPod(schedulertest.MakePod("low", 4000))
 	eventually(t, "the plugin works", func() bool { return did.all() == "works" })
 	c.changePod("low", func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} })
 	eventually(t, "it gave its room up", func() (gone bool) {

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -137,26 +138,26 @@ func TestTrialSparesInOrder(t *testing.T) {
 		want string
 	}{
 		{"the least important goes", []*v1.Pod{
-			makePod("a", 2000, priority(1), on("n0")), makePod("b", 2000, priority(2), on("n0")), makePod("c", 4000, priority(20), on("n1")),
+			schedulertest.MakePod("a", 2000, priority(1), on("n0")), schedulertest.MakePod("b", 2000, priority(2), on("n0")), schedulertest.MakePod("c", 4000, priority(20), on("n1")),
 		}, 2000, "evict a"},
 		{"fewer victims", []*v1.Pod{
-			makePod("a", 2000, priority(1), on("n0")), makePod("b", 2000, priority(2), on("n0")), makePod("c", 4000, priority(5), on("n1")),
+			schedulertest.MakePod("a", 2000, priority(1), on("n0")), schedulertest.MakePod("b", 2000, priority(2), on("n0")), schedulertest.MakePod("c", 4000, priority(5), on("n1")),
 		}, 4000, "evict c"},
 		{"a budget is kept", []*v1.Pod{
-			makePod("a", 4000, priority(1), label("guarded", "yes"), on("n0")), makePod("b", 2000, priority(5), on("n1")), makePod("c", 2000, priority(5), on("n1")),
+			schedulertest.MakePod("a", 4000, priority(1), label("guarded", "yes"), on("n0")), schedulertest.MakePod("b", 2000, priority(5), on("n1")), schedulertest.MakePod("c", 2000, priority(5), on("n1")),
 		}, 3000, "evict b evict c"},
 		{"of a node, the one outside of the budget goes", []*v1.Pod{
-			makePod("a", 2000, priority(1), label("guarded", "yes"), on("n0")), makePod("b", 2000, priority(5), on("n0")), makePod("c", 4000, priority(10), on("n1")),
+			schedulertest.MakePod("a", 2000, priority(1), label("guarded", "yes"), on("n0")), schedulertest.MakePod("b", 2000, priority(5), on("n0")), schedulertest.MakePod("c", 4000, priority(10), on("n1")),
 		}, 1000, "evict b"},
 		{"no use", []*v1.Pod{
-			makePod("a", 1000, priority(1), on("n0")), makePod("b", 3000, priority(20), on("n0")), makePod("c", 4000, priority(10), on("n1")),
+			schedulertest.MakePod("a", 1000, priority(1), on("n0")), schedulertest.MakePod("b", 3000, priority(20), on("n0")), schedulertest.MakePod("c", 4000, priority(10), on("n1")),
 		}, 2000, "n0: Insufficient cpu, n1: nobody may go"},
 	} {
 		for way, plugin := range triers {
 			t.Run(tc.name+"/"+way, func(t *testing.T) {
 				var j journal
 				c, _ := startCycle(t, 2, []any{plugin(&asked)}, evicting(&j), func(c *cluster) { c.addPod(tc.pods...) })
-				c.addPod(makePod("p", tc.cpu, priority(10)))
+				c.addPod(schedulertest.MakePod("p", tc.cpu, priority(10)))
 				if !strings.HasPrefix(tc.want, "evict") {
 					if d := c.eventuallyTried(t, "p", 1); !strings.HasSuffix(d.Message, " "+tc.want) {
 						t.Errorf("message %q, want …%q", d.Message, tc.want)
@@ -185,11 +186,11 @@ func TestTrialsAreKept(t *testing.T) {
 	var j journal
 	c, policy := startCycle(t, 5, []any{trier(&asked)}, evicting(&j), func(c *cluster) {
 		for i := range 5 {
-			c.addPod(makePod(fmt.Sprint("low", i), 4000, priority(1), on(fmt.Sprint("n", i))))
+			c.addPod(schedulertest.MakePod(fmt.Sprint("low", i), 4000, priority(1), on(fmt.Sprint("n", i))))
 		}
 	})
 	for i := range 5 {
-		c.addPod(makePod(fmt.Sprint("high", i), 4000, priority(10)))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("high", i), 4000, priority(10)))
 		c.eventuallyBound(t, fmt.Sprint("high", i), "")
 	}
 	// Five nodes at first; afterwards only those that were touched: the one that
@@ -198,7 +199,7 @@ func TestTrialsAreKept(t *testing.T) {
 		t.Errorf("%d nodes were asked about", n)
 	}
 	c.stop()
-	for n := range policy.guest.Cluster().Nodes {
+	for n := range policy.Guest.Cluster().Nodes {
 		// The last binding may not have been told.
 		if n.Requested.MilliCPU != 4000*int64(len(n.Pods)) || len(n.Pods) > 1 {
 			t.Errorf("node %s has %d pods that request %d", n.Name, len(n.Pods), n.Requested.MilliCPU)
@@ -227,18 +228,18 @@ func TestTrialLooksBeyondANode(t *testing.T) {
 	var asked atomic.Int64
 	var j journal
 	zone := func(name, zone string) *v1.Node {
-		return makeNode(name, 4000, map[string]string{"name": name, "zone": zone})
+		return schedulertest.MakeNode(name, 4000, map[string]string{"name": name, "zone": zone})
 	}
 	c, _ := startCycle(t, 0, []any{apart, trier(&asked)}, evicting(&j), func(c *cluster) {
 		c.nodes.Add(zone("n0", "a"))
 		c.nodes.Add(zone("n1", "a"))
 		c.nodes.Add(zone("n2", "b"))
 		c.addPod(
-			makePod("a0", 1000, priority(1), label("colour", "red"), on("n0")), makePod("a1", 1000, priority(1), label("colour", "red"), on("n1")),
-			makePod("b0", 1000, priority(1), label("colour", "red"), on("n2")), makePod("b1", 1000, priority(1), on("n2")),
+			schedulertest.MakePod("a0", 1000, priority(1), label("colour", "red"), on("n0")), schedulertest.MakePod("a1", 1000, priority(1), label("colour", "red"), on("n1")),
+			schedulertest.MakePod("b0", 1000, priority(1), label("colour", "red"), on("n2")), schedulertest.MakePod("b1", 1000, priority(1), on("n2")),
 		)
 	})
-	c.addPod(makePod("p", 1000, priority(10), label("colour", "red")))
+	c.addPod(schedulertest.MakePod("p", 1000, priority(10), label("colour", "red")))
 	c.eventuallyBound(t, "p", "n2")
 	if strings.Contains(j.all(), "evict a") || strings.Contains(j.all(), "evict b1") || !strings.Contains(j.all(), "evict b0") {
 		t.Errorf("did %s", j.all())
@@ -254,9 +255,9 @@ func TestNominatedRoomIsKept(t *testing.T) {
 	nominated := func(p *v1.Pod) { p.Status.NominatedNodeName = "n0" }
 	elsewhere := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }
 	c, policy := startCycle(t, 1, []any{patient})
-	c.addPod(makePod("holder", 3000, priority(10), nominated, elsewhere))
+	c.addPod(schedulertest.MakePod("holder", 3000, priority(10), nominated, elsewhere))
 	c.eventuallyTried(t, "holder", 1)
-	c.addPod(makePod("equal", 2000, priority(10)), makePod("low", 2000, priority(1)))
+	c.addPod(schedulertest.MakePod("equal", 2000, priority(10)), schedulertest.MakePod("low", 2000, priority(1)))
 	if d := c.eventuallyTried(t, "equal", 1); d.Node != "" || !strings.HasPrefix(d.Message, "0/1 nodes are available: 1 Insufficient cpu.") {
 		t.Errorf("equal: %q %q", d.Node, d.Message)
 	}
@@ -267,15 +268,15 @@ func TestNominatedRoomIsKept(t *testing.T) {
 	if err != nil || !strings.Contains(x.Note, "room on n0 is kept for a/holder") {
 		t.Errorf("explained as %q, %v", x.Note, err)
 	}
-	c.addPod(makePod("small", 1000, priority(1)))
+	c.addPod(schedulertest.MakePod("small", 1000, priority(1)))
 	c.eventuallyBound(t, "small", "n0")
-	c.addPod(makePod("above", 2000, priority(11)))
+	c.addPod(schedulertest.MakePod("above", 2000, priority(11)))
 	c.eventuallyBound(t, "above", "n0")
 	c.deletePod("above")
 	c.deletePod("holder")
 	c.eventuallyBound(t, "equal", "n0")
 	c.stop()
-	for n := range policy.guest.Cluster().Nodes {
+	for n := range policy.Guest.Cluster().Nodes {
 		if n.Requested.MilliCPU != 3000 {
 			t.Errorf("the replica has %d requested", n.Requested.MilliCPU)
 		}
@@ -297,12 +298,12 @@ func TestPreemptorWaits(t *testing.T) {
 			}
 		}
 		c.nominate = func(context.Context, *v1.Pod, string) error { return nil }
-		c.addPod(makePod("low", 4000, priority(1), on("n0")))
+		c.addPod(schedulertest.MakePod("low", 4000, priority(1), on("n0")))
 	})
-	c.addPod(makePod("p", 4000, priority(10)))
+	c.addPod(schedulertest.MakePod("p", 4000, priority(10)))
 	c.eventuallyTried(t, "p", 1)
 	c.deletePod("low") // which would help
-	c.addPod(makePod("other", 4000, priority(5)))
+	c.addPod(schedulertest.MakePod("other", 4000, priority(5)))
 	if d := c.eventuallyTried(t, "other", 1); d.Node != "" {
 		t.Fatal("another took the place")
 	}
@@ -330,9 +331,9 @@ func TestStanding(t *testing.T) {
 			c.changePod(p.Name, func(p *v1.Pod) { p.Status.NominatedNodeName = node })
 			return nil
 		}
-		c.addPod(makePod("low", 4000, priority(1), on("n0")), makePod("high", 4000, priority(20), on("n1")))
+		c.addPod(schedulertest.MakePod("low", 4000, priority(1), on("n0")), schedulertest.MakePod("high", 4000, priority(20), on("n1")))
 	})
-	c.addPod(makePod("p", 4000, priority(10)))
+	c.addPod(schedulertest.MakePod("p", 4000, priority(10)))
 	eventually(t, "it waits for its victim", func() bool {
 		c.clock.Step(time.Second)
 		d, _ := c.sched.Explain("a", "p")

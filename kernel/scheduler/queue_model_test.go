@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // modelPod is a pod in a queue that is nothing but a list.
@@ -260,7 +261,7 @@ func TestPodsAreNeitherLostNorBoundTwice(t *testing.T) {
 		if gatedPods[i] = random.IntN(4) == 0; gatedPods[i] {
 			change = append(change, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} })
 		}
-		c.addPod(makePod(fmt.Sprint("p", i), int64(random.IntN(100)), change...))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), int64(random.IntN(100)), change...))
 		alive[i] = true
 		victim := random.IntN(i + 1)
 		switch random.IntN(8) {
@@ -279,9 +280,9 @@ func TestPodsAreNeitherLostNorBoundTwice(t *testing.T) {
 				})
 			}
 		case 2:
-			c.nodes.Delete(makeNode("n2", 4000, nil))
+			c.nodes.Delete(schedulertest.MakeNode("n2", 4000, nil))
 		case 3:
-			c.nodes.Add(makeNode("n2", 4000, map[string]string{"name": "n2"}))
+			c.nodes.Add(schedulertest.MakeNode("n2", 4000, map[string]string{"name": "n2"}))
 		case 4:
 			c.clock.SetTime(c.clock.Now().Add(time.Duration(random.IntN(7200)-3600) * time.Second))
 		}

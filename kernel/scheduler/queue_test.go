@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 func testQueue() *queue {
@@ -19,7 +20,7 @@ func testQueue() *queue {
 }
 
 func newEntry(name string, change ...func(*v1.Pod)) *podEntry {
-	p := makePod(name, 1, change...)
+	p := schedulertest.MakePod(name, 1, change...)
 	sh, err := newShape(p)
 	if err != nil {
 		panic(err)

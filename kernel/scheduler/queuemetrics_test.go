@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // Where pods wait, what brought them there and what preemption did is counted
@@ -18,11 +20,11 @@ func TestQueueMetrics(t *testing.T) {
 	c, _ := startCycle(t, 1, []any{gates, trier(&asked)}, evicting(&j), func(c *cluster) {
 		m = NewMetrics()
 		c.counts = m
-		c.addPod(makePod("low", 3000, priority(1), on("n0")))
+		c.addPod(schedulertest.MakePod("low", 3000, priority(1), on("n0")))
 	})
-	c.addPod(makePod("big", 9000), makePod("gated", 1, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }))
+	c.addPod(schedulertest.MakePod("big", 9000), schedulertest.MakePod("gated", 1, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }))
 	c.eventuallyTried(t, "big", 1)
-	c.addPod(makePod("high", 4000, priority(10)))
+	c.addPod(schedulertest.MakePod("high", 4000, priority(10)))
 	c.eventuallyBound(t, "high", "n0")
 	is := func(name string, want float64, labels map[string]string) {
 		t.Helper()
@@ -32,7 +34,7 @@ func TestQueueMetrics(t *testing.T) {
 	is("scheduler_pending_pods", 1, map[string]string{"queue": "unschedulable"})
 	is("scheduler_pending_pods", 1, map[string]string{"queue": "gated"})
 	is("scheduler_pending_pods", 0, map[string]string{"queue": "active"})
-	is("scheduler_unschedulable_pods", 1, map[string]string{"plugin": "FitCPU", "profile": profileName})
+	is("scheduler_unschedulable_pods", 1, map[string]string{"plugin": "FitCPU", "profile": schedulertest.ProfileName})
 	is("scheduler_preemption_victims", 1, nil)
 	is("scheduler_pod_scheduling_attempts", 1, nil)
 	is("scheduler_pod_scheduling_sli_duration_seconds", 1, map[string]string{"attempts": "2"})
@@ -52,8 +54,8 @@ func TestQueueMetrics(t *testing.T) {
 func TestLostConditionIsWrittenAgain(t *testing.T) {
 	var tries atomic.Int64
 	c := start(t, Config{}, func(c *cluster) {
-		c.nodes.Add(makeNode("n", 1000, nil))
-		c.addPod(makePod("big", 9000))
+		c.nodes.Add(schedulertest.MakeNode("n", 1000, nil))
+		c.addPod(schedulertest.MakePod("big", 9000))
 		c.refuseCondition = func() error {
 			if tries.Add(1) == 1 {
 				return errors.New("etcdserver: request timed out")

@@ -13,6 +13,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -22,8 +23,8 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 	c := start(t, Config{Seed: 1})
 	// The rival binds through the API as anybody.
 	rival := &cluster{api: c.api, clock: c.clock}
-	rival.policy = newTestPolicy(t, func() *contractv1.Delta { return rival.sched.Replica() },
-		[]sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU})
+	rival.policy = schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return rival.sched.Replica() },
+		[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode}, []sdk.Priority{schedulertest.LeastCPU})
 	rival.source = newTestSource(rival.policy)
 	won := map[string]bool{}
 	deps := rival.deps()
@@ -56,10 +57,10 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 	t.Cleanup(stop)
 	const pods, nodes = 120, 6
 	for i := range nodes {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, nil))
+		c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("n", i), 4000, nil))
 	}
 	for i := range pods {
-		c.addPod(makePod(fmt.Sprint("p", i), 100))
+		c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 100))
 	}
 	for i := range pods {
 		c.eventuallyBound(t, fmt.Sprint("p", i), "")
@@ -111,29 +112,29 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 func TestNodeVanishesBeforeTheBinding(t *testing.T) {
 	var once sync.Once
 	c := start(t, Config{}, func(c *cluster) {
-		c.nodes.Add(makeNode("gone", 4000, nil))
+		c.nodes.Add(schedulertest.MakeNode("gone", 4000, nil))
 		c.refuse = func(string) (err error) {
 			once.Do(func() {
-				c.nodes.Delete(makeNode("gone", 4000, nil))
+				c.nodes.Delete(schedulertest.MakeNode("gone", 4000, nil))
 				err = apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "gone")
 			})
 			return err
 		}
 	})
-	c.addPod(makePod("p", 1000))
+	c.addPod(schedulertest.MakePod("p", 1000))
 	eventually(t, "it was refused", func() bool { _, known := c.sched.Explain("a", "p"); return known && len(c.bound()) == 0 })
 	// Else it may be tried there again, where this API has it.
 	eventually(t, "the node is known to be gone", func() (gone bool) {
 		c.ask(t, func() { e := c.sched.snapshot.byName["gone"]; gone = e == nil || e.node == nil })
 		return gone
 	})
-	c.nodes.Add(makeNode("there", 1000, nil))
+	c.nodes.Add(schedulertest.MakeNode("there", 1000, nil))
 	eventually(t, "it goes elsewhere", func() bool {
 		c.clock.Step(time.Second)
 		return c.node("p") == "there"
 	})
 	// Its room on the other node is nobody's.
-	c.nodes.Add(makeNode("gone", 1000, nil))
-	c.addPod(makePod("next", 1000))
+	c.nodes.Add(schedulertest.MakeNode("gone", 1000, nil))
+	c.addPod(schedulertest.MakePod("next", 1000))
 	c.eventuallyBound(t, "next", "gone")
 }

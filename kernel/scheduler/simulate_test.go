@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // A simulation places pods as the scheduler does, each on what the ones before
@@ -14,21 +16,21 @@ import (
 func TestSimulate(t *testing.T) {
 	var replica ReplicaSource
 	policy := newCyclePolicy(t, func() *contractv1.Delta { return replica.Replica() }, gates)
-	source := newTestSource(policy.testPolicy)
+	source := newTestSource(policy.GuestPolicy)
 	source.cycle.Store(policy)
-	bound := makePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })
+	bound := schedulertest.MakePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })
 	cluster := &Cluster{
-		Nodes: []*v1.Node{makeNode("n0", 1000, nil), makeNode("n1", 1000, nil)},
-		Pods:  []*v1.Pod{bound, makePod("waits", 100), makePod("ended", 900, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodSucceeded })},
+		Nodes: []*v1.Node{schedulertest.MakeNode("n0", 1000, nil), schedulertest.MakeNode("n1", 1000, nil)},
+		Pods:  []*v1.Pod{bound, schedulertest.MakePod("waits", 100), schedulertest.MakePod("ended", 900, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodSucceeded })},
 	}
 	pods := []*v1.Pod{
-		makePod("low", 600), makePod("high", 700, priority(10)), makePod("small", 300),
-		makePod("foreign", 1, func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
-		makePod("gated", 1, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
+		schedulertest.MakePod("low", 600), schedulertest.MakePod("high", 700, priority(10)), schedulertest.MakePod("small", 300),
+		schedulertest.MakePod("foreign", 1, func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+		schedulertest.MakePod("gated", 1, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
 		{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, // what the API would default
 	}
 	pods[5].Name = "bare"
-	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{profileName: source},
+	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{schedulertest.ProfileName: source},
 		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
 	if err != nil {
 		t.Fatal(err)

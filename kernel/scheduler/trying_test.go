@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -55,7 +56,7 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 	var low []*v1.Pod
 	draw := func(i int) *v1.Pod {
 		n := fmt.Sprint("n", random.IntN(nodes))
-		p := makePod(fmt.Sprint("low", i), int64(500+500*random.IntN(3)), priority(int32(random.IntN(3))), on(n), started)
+		p := schedulertest.MakePod(fmt.Sprint("low", i), int64(500+500*random.IntN(3)), priority(int32(random.IntN(3))), on(n), started)
 		if random.IntN(4) == 0 {
 			p.Labels = map[string]string{"guarded": "yes"}
 		}
@@ -73,12 +74,12 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 	})
 	for i := range nodes { // one after the other, or they have other indexes each time
 		n := fmt.Sprint("n", i)
-		c.addNodes(t, makeNode(n, 4000, label(n, i == 0)))
+		c.addNodes(t, schedulertest.MakeNode(n, 4000, label(n, i == 0)))
 	}
 	var lines []string
 	for i := range preemptors {
 		name := fmt.Sprint("high", i)
-		pod := makePod(name, int64(1000+1000*random.IntN(3)), priority(int32(5+random.IntN(2))))
+		pod := schedulertest.MakePod(name, int64(1000+1000*random.IntN(3)), priority(int32(5+random.IntN(2))))
 		if random.IntN(3) == 0 {
 			pod.Labels = map[string]string{"colour": "red"}
 		}
@@ -120,7 +121,7 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 		case 2: // a node is opened, another is shut
 			n := fmt.Sprint("n", random.IntN(nodes))
 			labels := label(n, random.IntN(2) == 0)
-			c.nodes.Modify(makeNode(n, 4000, labels))
+			c.nodes.Modify(schedulertest.MakeNode(n, 4000, labels))
 			eventually(t, n+" is seen", func() (seen bool) {
 				c.ask(t, func() { seen = c.sched.snapshot.byName[n].node.Labels["shut"] == labels["shut"] })
 				return seen

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -94,9 +95,9 @@ var (
 // which hears of what it missed when another pod comes (decision 5).
 func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 	w := newWorld(t, 1)
-	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
 	for i := range 30 {
-		w.snapshot.setNode(convert.Node(makeNode(fmt.Sprint("n", i), 10000, map[string]string{"zone": fmt.Sprint("z", i%3)})))
+		w.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 10000, map[string]string{"zone": fmt.Sprint("z", i%3)})))
 	}
 	meek, other, hostile := w.class(1, 0), w.class(2, 2), w.class(3, 1)
 	w.flush()
@@ -123,12 +124,12 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 		{"of one that is not aloof again", hostile, "n1", 10}, // its zone is unfit
 	} {
 		add(step.by, step.node)
-		w.policy.asked = 0
+		w.policy.Asked = 0
 		got := w.ask(meek)
-		if w.policy.asked != step.want {
-			t.Errorf("a pod %s: %d answers were asked for, want %d", step.name, w.policy.asked, step.want)
+		if w.policy.Asked != step.want {
+			t.Errorf("a pod %s: %d answers were asked for, want %d", step.name, w.policy.Asked, step.want)
 		}
-		fresh := newTestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
+		fresh := schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
 		if err := fresh.Apply(t.Context(), w.replica.full()); err != nil {
 			t.Fatal(err)
 		}

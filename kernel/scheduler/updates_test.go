@@ -13,6 +13,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
 // still is a scheduler that does not run: a test does what its cycle would, step by
@@ -22,7 +23,7 @@ func still(t *testing.T) *Scheduler {
 	a := newAPI(t)
 	s, err := New(Config{}, Deps{
 		Pods: a.pods, Nodes: a.nodes, Bind: a.bind, Clock: clocktesting.NewFakeClock(t0), Events: a,
-		Profiles: map[string]PolicySource{profileName: newTestSource(nil)},
+		Profiles: map[string]PolicySource{schedulertest.ProfileName: newTestSource(nil)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestUpdatesInEachPlace(t *testing.T) {
 			if tc.in == gated {
 				change = append(change, gate)
 			}
-			pod := makePod("p", 100, change...)
+			pod := schedulertest.MakePod("p", 100, change...)
 			p := s.sees(t, pod, t0)
 			switch tc.in {
 			case gated:
@@ -161,7 +162,7 @@ func TestUpdatesInEachPlace(t *testing.T) {
 func TestUpdatesKeepTheirTurn(t *testing.T) {
 	s := still(t)
 	for i, name := range []string{"first", "second", "third"} {
-		s.sees(t, makePod(name, 1), t0.Add(time.Duration(i)*time.Second))
+		s.sees(t, schedulertest.MakePod(name, 1), t0.Add(time.Duration(i)*time.Second))
 	}
 	later := t0.Add(time.Minute)
 	for _, c := range []struct {
@@ -184,7 +185,7 @@ func TestUpdatesKeepTheirTurn(t *testing.T) {
 // pod waits; what the scheduler nominated itself stands until then.
 func TestUpdatesOfNominations(t *testing.T) {
 	s := still(t)
-	pod := makePod("p", 1)
+	pod := schedulertest.MakePod("p", 1)
 	p := s.sees(t, pod, t0)
 	s.nominated(p, "own")
 	for _, step := range []struct{ status, want string }{{"", "own"}, {"a", "a"}, {"b", "b"}, {"b", "b"}, {"", ""}, {"", ""}} {
@@ -213,7 +214,7 @@ func TestUpdatesOfNominations(t *testing.T) {
 func TestBoundElsewhereLeavesTheQueue(t *testing.T) {
 	for _, in := range []place{active, backingOff, unschedulable, gated} {
 		s := still(t)
-		pod := makePod("p", 1)
+		pod := schedulertest.MakePod("p", 1)
 		p := s.sees(t, pod, t0)
 		switch in {
 		case gated:

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -20,7 +21,7 @@ const slowProfile = "slow"
 // latePolicy asks as the plugin host does when a plugin has no answer: it offers to
 // yield, waits for the answer, and resumes.
 type latePolicy struct {
-	*testPolicy
+	*schedulertest.GuestPolicy
 	questions chan *lateQuestion // those that are late; nil: none is
 	late      atomic.Int64       // so many questions are late
 }
@@ -52,26 +53,26 @@ func (p *latePolicy) Filter(ctx context.Context, i int, class uint32, nodes, out
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
-	return p.testPolicy.Filter(ctx, i, class, nodes, out)
+	return p.GuestPolicy.Filter(ctx, i, class, nodes, out)
 }
 
 func (p *latePolicy) Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
-	return p.testPolicy.Score(ctx, i, class, nodes, out)
+	return p.GuestPolicy.Score(ctx, i, class, nodes, out)
 }
 
 func (p *latePolicy) MovedVerdicts(ctx context.Context, i int, class uint32, since uint64) (uint64, []uint32, bool) {
 	if p.wait(ctx) != nil {
 		return 0, nil, false
 	}
-	return p.testPolicy.MovedVerdicts(ctx, i, class, since)
+	return p.GuestPolicy.MovedVerdicts(ctx, i, class, since)
 }
 
 func (p *latePolicy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
 	if p.wait(ctx) == nil {
-		p.testPolicy.Evaluate(ctx, e)
+		p.GuestPolicy.Evaluate(ctx, e)
 	}
 }
 
@@ -99,8 +100,8 @@ func startLate(t *testing.T, cfg Config, prepare ...func(*cluster, *latePolicy))
 	t.Helper()
 	late := &latePolicy{questions: make(chan *lateQuestion)}
 	c := start(t, cfg, func(c *cluster) {
-		late.testPolicy = newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() },
-			[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU, spread})
+		late.GuestPolicy = schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() },
+			[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.Spread})
 		c.profiles = map[string]PolicySource{slowProfile: newLateSource(late)}
 		for _, f := range prepare {
 			f(c, late)
@@ -118,23 +119,23 @@ func TestLatePluginHoldsUpItsProfileAlone(t *testing.T) {
 		t.Run(fmt.Sprint(answers), func(t *testing.T) {
 			c, late := startLate(t, Config{})
 			for i := range 4 {
-				c.addNodes(t, makeNode(fmt.Sprint("n", i), 4000, nil))
+				c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 4000, nil))
 			}
-			c.addPod(makePod("before", 10))
+			c.addPod(schedulertest.MakePod("before", 10))
 			c.eventuallyBound(t, "before", "")
 			late.late.Store(1)
-			c.addPod(makePod("slow", 10, ofProfile(slowProfile)))
+			c.addPod(schedulertest.MakePod("slow", 10, ofProfile(slowProfile)))
 			q := <-late.questions
 			if !q.yielding {
 				t.Fatal("the cycle could not be left")
 			}
-			c.addPod(makePod("slow2", 10, ofProfile(slowProfile), priority(1000)))
+			c.addPod(schedulertest.MakePod("slow2", 10, ofProfile(slowProfile), priority(1000)))
 			for i := range 40 {
-				c.addPod(makePod(fmt.Sprint("p", i), 10))
+				c.addPod(schedulertest.MakePod(fmt.Sprint("p", i), 10))
 			}
-			c.nodes.Add(makeNode("n9", 4000, nil))
-			c.addPod(makePod("there", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} }))
-			c.nodes.Modify(makeNode("n9", 4000, map[string]string{"zone": "z"}))
+			c.nodes.Add(schedulertest.MakeNode("n9", 4000, nil))
+			c.addPod(schedulertest.MakePod("there", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} }))
+			c.nodes.Modify(schedulertest.MakeNode("n9", 4000, map[string]string{"zone": "z"}))
 			for i := range 40 {
 				c.eventuallyBound(t, fmt.Sprint("p", i), "")
 			}
@@ -145,7 +146,7 @@ func TestLatePluginHoldsUpItsProfileAlone(t *testing.T) {
 			if answers {
 				q.answer <- nil
 			} else {
-				q.answer <- errBroken
+				q.answer <- schedulertest.ErrBroken
 			}
 			c.eventuallyBound(t, "slow", "")
 			c.eventuallyBound(t, "slow2", "")
@@ -160,24 +161,24 @@ func TestLatePluginHoldsUpItsProfileAlone(t *testing.T) {
 // policy counts.
 func TestChangesWhileAPluginIsLate(t *testing.T) {
 	c, late := startLate(t, Config{})
-	c.addNodes(t, makeNode("n0", 4000, nil))
-	c.addNodes(t, makeNode("n1", 4000, nil))
+	c.addNodes(t, schedulertest.MakeNode("n0", 4000, nil))
+	c.addNodes(t, schedulertest.MakeNode("n1", 4000, nil))
 	late.late.Store(1)
-	c.addPod(makePod("gone", 10, ofProfile(slowProfile)))
+	c.addPod(schedulertest.MakePod("gone", 10, ofProfile(slowProfile)))
 	q := <-late.questions
 	c.deletePod("gone")
-	c.nodes.Delete(makeNode("n0", 4000, nil))
+	c.nodes.Delete(schedulertest.MakeNode("n0", 4000, nil))
 	for i := range 5 {
-		c.nodes.Add(makeNode(fmt.Sprint("m", i), 1000, map[string]string{"zone": "new"}))
+		c.nodes.Add(schedulertest.MakeNode(fmt.Sprint("m", i), 1000, map[string]string{"zone": "new"}))
 	}
 	// Nodes and pods arrive by different ways: a pod on a node that came later shows
 	// that the deletion is known.
-	c.addPod(makePod("later", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "new"} }))
+	c.addPod(schedulertest.MakePod("later", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "new"} }))
 	c.eventuallyBound(t, "later", "")
-	c.addPod(makePod("other", 10))
+	c.addPod(schedulertest.MakePod("other", 10))
 	c.eventuallyBound(t, "other", "")
 	q.answer <- nil
-	c.addPod(makePod("stays", 10, ofProfile(slowProfile)))
+	c.addPod(schedulertest.MakePod("stays", 10, ofProfile(slowProfile)))
 	c.eventuallyBound(t, "stays", "")
 	if c.node("other") == "n0" || c.node("stays") == "n0" {
 		t.Error("a pod was placed on a node that is gone")
@@ -185,19 +186,19 @@ func TestChangesWhileAPluginIsLate(t *testing.T) {
 
 	// Another policy takes the place of one that does not answer.
 	late.late.Store(1)
-	c.addPod(makePod("turned", 20, ofProfile(slowProfile)))
+	c.addPod(schedulertest.MakePod("turned", 20, ofProfile(slowProfile)))
 	q = <-late.questions
-	next := newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, nil)
+	next := schedulertest.NewGuestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{schedulertest.FitCPU}, nil)
 	c.profiles[slowProfile].(*lateSource).set(next)
-	c.addPod(makePod("another", 10))
+	c.addPod(schedulertest.MakePod("another", 10))
 	c.eventuallyBound(t, "another", "")
-	q.answer <- errBroken
+	q.answer <- schedulertest.ErrBroken
 	c.eventuallyBound(t, "turned", "")
 
 	// The end comes while one does not answer.
 	late.late.Store(1)
 	c.profiles[slowProfile].(*lateSource).set(late)
-	c.addPod(makePod("last", 30, ofProfile(slowProfile)))
+	c.addPod(schedulertest.MakePod("last", 30, ofProfile(slowProfile)))
 	q = <-late.questions
 	stopped := make(chan struct{})
 	go func() { c.stop(); close(stopped) }()
@@ -209,9 +210,9 @@ func TestChangesWhileAPluginIsLate(t *testing.T) {
 // and others come between.
 func TestSlowPluginGetsItsTime(t *testing.T) {
 	c, late := startLate(t, Config{})
-	c.addNodes(t, makeNode("n0", 4000, nil))
+	c.addNodes(t, schedulertest.MakeNode("n0", 4000, nil))
 	late.late.Store(1 << 30)
-	c.addPod(makePod("slow", 10, ofProfile(slowProfile)))
+	c.addPod(schedulertest.MakePod("slow", 10, ofProfile(slowProfile)))
 	q := <-late.questions
 	if !q.yielding {
 		t.Fatal("the first question could not be left")
@@ -233,7 +234,7 @@ func TestLateAtRandom(t *testing.T) {
 	c, late := startLate(t, Config{Seed: 1})
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 20 {
-		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 3)}))
+		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 3)}))
 	}
 	var answering sync.WaitGroup
 	done := make(chan struct{})
@@ -242,7 +243,7 @@ func TestLateAtRandom(t *testing.T) {
 			select {
 			case q := <-late.questions:
 				if n%3 == 0 {
-					q.answer <- errBroken
+					q.answer <- schedulertest.ErrBroken
 				} else {
 					q.answer <- nil
 				}
@@ -255,16 +256,16 @@ func TestLateAtRandom(t *testing.T) {
 	for i := range 300 {
 		name := fmt.Sprint("p", i)
 		names = append(names, name)
-		profile := profileName
+		profile := schedulertest.ProfileName
 		if i%2 == 0 {
 			profile = slowProfile
 		}
-		c.addPod(makePod(name, 50, ofProfile(profile), priority(int32(random.IntN(3)))))
+		c.addPod(schedulertest.MakePod(name, 50, ofProfile(profile), priority(int32(random.IntN(3)))))
 		if random.IntN(4) == 0 {
 			late.late.Store(int64(random.IntN(3)))
 		}
 		if random.IntN(20) == 0 {
-			c.nodes.Modify(makeNode(fmt.Sprint("n", random.IntN(20)), 1000, map[string]string{"zone": fmt.Sprint(i)}))
+			c.nodes.Modify(schedulertest.MakeNode(fmt.Sprint("n", random.IntN(20)), 1000, map[string]string{"zone": fmt.Sprint(i)}))
 		}
 	}
 	for _, name := range names {

@@ -1,4 +1,4 @@
-package scheduler
+package schedulertest
 
 import "math/rand/v2"
 
@@ -10,7 +10,7 @@ type dice struct {
 	after  rand.Source
 }
 
-func newDice(seed uint64, script []byte) *rand.Rand {
+func NewDice(seed uint64, script []byte) *rand.Rand {
 	return rand.New(&dice{script, rand.NewPCG(seed, 1)})
 }
 
