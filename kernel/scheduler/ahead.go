@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -49,7 +50,7 @@ func (p *pace) settle(stood int) {
 // runner is a pod that is decided about together with others.
 type runner struct {
 	pod      *podEntry
-	node     *nodeEntry
+	node     *snapshot.Node
 	drawn    rand.PCG // the random numbers before its own
 	taken    taken    // its node
 	evidence *evidence
@@ -57,13 +58,13 @@ type runner struct {
 
 // ahead decides about the pods behind p, which was just placed on a node with a
 // total of d.Total, as far as they are of its class.
-func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) {
+func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *Decision) {
 	c := p.shape.class
 	if !s.mayRun(ctx, p, profile, node) {
 		return
 	}
 	began := s.clock.Now()
-	first := c.take(node.index, len(node.pods)-1) // it has the pod already
+	first := c.take(node.Index, len(node.Pods)-1) // it has the pod already
 	run := s.choose(c, p, first, p.shape.pace.next())
 	defer func() {
 		s.takenAt[first.node] = 0
@@ -108,13 +109,13 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		r.pod.seen, r.pod.except, r.pod.changed = s.eventSeq, 0, 0
 		s.decisions++
 		s.record.keep(&Decision{
-			Namespace: r.pod.namespace, Name: r.pod.name, UID: r.pod.uid, Time: now, Attempt: r.pod.attempts,
-			Nodes: d.Nodes, Feasible: feasible, Node: r.node.name, Total: best, Versions: d.Versions, evidence: r.evidence,
+			Namespace: r.pod.Namespace, Name: r.pod.Name, UID: r.pod.UID, Time: now, Attempt: r.pod.attempts,
+			Nodes: d.Nodes, Feasible: feasible, Node: r.node.Name, Total: best, Versions: d.Versions, evidence: r.evidence,
 		})
 	}
 	p.shape.used = s.decisions
 	for i := range run[:stood] {
-		if !s.send(ctx, s.request(run[i].pod, run[i].node.name)) {
+		if !s.send(ctx, s.request(run[i].pod, run[i].node.Name)) {
 			return
 		}
 	}
@@ -122,18 +123,18 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 
 // mayRun reports whether decisions about pods of a class depend on each other by
 // nothing but the nodes that they take, and nobody has to hear of each by itself.
-func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry) bool {
+func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node) bool {
 	c := p.shape.class
 	switch {
 	case c == nil || !p.assumed:
 		return false
 	case s.oneByOne || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p):
 		return false
-	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.nominees) > 0 || len(s.unreserves) > 0:
+	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.Nominees) > 0 || len(s.unreserves) > 0:
 		return false
-	case profile.next != nil || !c.chose(profile.policy, node.index):
+	case profile.next != nil || !c.chose(profile.policy, node.Index):
 		return false // the node was not chosen by its total
-	case !c.upTo(s.snapshot.log.end()-1) || len(s.snapshot.pending) != 1:
+	case !c.upTo(s.snapshot.Log.End()-1) || len(s.snapshot.Pending) != 1:
 		return false // something else happened
 	}
 	if followers := s.followers.Load(); followers != nil && len(*followers) > 0 {
@@ -161,8 +162,8 @@ var pointsBehind = []contractv1.Point{
 // alike reports whether a pod that is next is as another one to plugins, and goes
 // the ordinary way.
 func alike(next, p *podEntry) bool {
-	return next.shape == p.shape && next.pod.Spec.SchedulerName == p.pod.Spec.SchedulerName &&
-		next.nominated == "" && next.pod.DeletionTimestamp == nil
+	return next.shape == p.shape && next.Object.Spec.SchedulerName == p.Object.Spec.SchedulerName &&
+		next.nominated == "" && next.Object.DeletionTimestamp == nil
 }
 
 // choose takes up to n pods of p's class from the head of the queue and gives each
@@ -171,7 +172,7 @@ func alike(next, p *podEntry) bool {
 // after them.
 func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	run := s.run[:0]
-	if missing := len(s.snapshot.byIndex) - len(s.takenAt); missing > 0 {
+	if missing := len(s.snapshot.ByIndex) - len(s.takenAt); missing > 0 {
 		s.takenAt = append(s.takenAt, make([]int32, missing)...)
 	}
 	s.takenAt[first.node] = 1
@@ -189,8 +190,8 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
-		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.byIndex[index]}
-		r.taken = c.take(index, len(r.node.pods))
+		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.ByIndex[index]}
+		r.taken = c.take(index, len(r.node.Pods))
 		if s.cfg.Explain > 0 {
 			r.evidence = c.evidenceAfter(before, s.view, index, c.best())
 			before = r.evidence
@@ -240,7 +241,7 @@ func (s *Scheduler) takeBackRun(run []runner) {
 		p := run[i].pod
 		p.assumed = false
 		s.assumed.remove(p)
-		s.snapshot.removePod(&p.clusterPod)
+		s.snapshot.RemovePod(&p.Pod)
 		s.queue.unpop(p)
 	}
 	if len(run) > 0 {

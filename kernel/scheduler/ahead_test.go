@@ -125,12 +125,12 @@ func newDrive(t testing.TB, seed uint64, predicates []sdk.Predicate, priorities 
 }
 
 func (d *drive) node(i int) {
-	d.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 1000+1000*int64(d.change.IntN(4)), map[string]string{"zone": fmt.Sprint("z", i%3)})))
+	d.snapshot.SetNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 1000+1000*int64(d.change.IntN(4)), map[string]string{"zone": fmt.Sprint("z", i%3)})))
 }
 
 // setObject makes a Service that selects the pods of one app.
 func (d *drive) setObject() {
-	d.snapshot.setObject(&contractv1.Object{
+	d.snapshot.SetObject(&contractv1.Object{
 		Key: &contractv1.ObjectKey{Kind: "Service", Namespace: "a", Name: "s"}, Selector: &contractv1.Selector{MatchLabels: map[string]string{"app": "b"}},
 	})
 }
@@ -169,13 +169,13 @@ func (d *drive) round() (together int) {
 	}
 	switch d.change.IntN(4) {
 	case 0:
-		d.snapshot.removeNode(fmt.Sprint("n", d.change.IntN(60)))
+		d.snapshot.RemoveNode(fmt.Sprint("n", d.change.IntN(60)))
 	case 1:
 		d.node(d.change.IntN(60))
 	default:
 		for range d.change.IntN(20) {
 			if p := d.pods[schedulertest.MakePod(fmt.Sprint("p", 1+d.change.IntN(d.made)), 1).UID]; p != nil {
-				d.removePod(p.uid)
+				d.removePod(p.UID)
 			}
 		}
 	}

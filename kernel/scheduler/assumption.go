@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // objectRef names an object of any kind.
@@ -15,7 +17,9 @@ type objectRef struct {
 	name types.NamespacedName
 }
 
-func refOf(key *contractv1.ObjectKey) objectRef { return objectRef{key.GetKind(), objectName(key)} }
+func refOf(key *contractv1.ObjectKey) objectRef {
+	return objectRef{key.GetKind(), snapshot.ObjectName(key)}
+}
 
 // assumption is what the API says of an object of which the snapshot says what a
 // reserve plugin had assumed for a pod.
@@ -29,7 +33,7 @@ type assumption struct {
 // cannot be assumed of.
 func (s *Scheduler) assumeObjects(p *podEntry, list []*contractv1.Assumption) {
 	for _, a := range list {
-		ref, now := refOf(a.GetKey()), s.snapshot.object(a.GetKey())
+		ref, now := refOf(a.GetKey()), s.snapshot.Object(a.GetKey())
 		if now == nil {
 			continue
 		}
@@ -43,13 +47,13 @@ func (s *Scheduler) assumeObjects(p *podEntry, list []*contractv1.Assumption) {
 			}
 			maps.Copy(then.Annotations, a.GetAnnotations())
 		}
-		if !s.snapshot.setObject(then) {
+		if !s.snapshot.SetObject(then) {
 			continue // it is so already
 		}
 		if known, ok := s.presumed[ref]; ok {
 			now = known.api
 		}
-		s.presumed[ref] = assumption{p.uid, now}
+		s.presumed[ref] = assumption{p.UID, now}
 	}
 }
 
@@ -76,8 +80,8 @@ func (s *Scheduler) forgetAssumed(uid types.UID) {
 			continue
 		}
 		delete(s.presumed, ref)
-		before := s.snapshot.object(a.api.Key)
-		if before != nil && s.snapshot.setObject(a.api) {
+		before := s.snapshot.Object(a.api.Key)
+		if before != nil && s.snapshot.SetObject(a.api) {
 			s.happened(ref.kind, contractv1.Action_UPDATE, before, a.api)
 		}
 	}

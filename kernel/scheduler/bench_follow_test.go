@@ -7,6 +7,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // BenchmarkTell is what a shadow costs the cycle: a delta and a decision handed
@@ -32,8 +33,8 @@ func BenchmarkTell(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			p := &podEntry{clusterPod: clusterPod{pod: pod, base: &sh.baseShape}, shape: sh}
-			sh.setClass(newClass(0, &sh.baseShape))
+			p := &podEntry{Pod: snapshot.Pod{Object: pod, Shape: &sh.Shape}, shape: sh}
+			sh.setClass(newClass(0, &sh.Shape))
 			delta, d := &contractv1.Delta{}, &Decision{Nodes: 1}
 			b.ReportAllocs()
 			for b.Loop() {

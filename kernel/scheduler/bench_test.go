@@ -83,7 +83,7 @@ func BenchmarkCycle(b *testing.B) {
 				b.Fatal(err)
 			}
 			for i := range nodes {
-				s.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 4000, nil)))
+				s.snapshot.SetNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 4000, nil)))
 			}
 			pod := schedulertest.MakePod("p", 100, func(p *v1.Pod) { p.Labels = map[string]string{"app": "web"} })
 			sh, err := newShape(pod)

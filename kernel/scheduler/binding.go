@@ -21,8 +21,8 @@ const (
 // holds up no other pod; BindWorkers of them work at once for each profile.
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 	ctx = beside(ctx)
-	request := s.request(p, p.node)
-	if profile == nil || len(profile.at.StepsFor(p.shape.converted(), contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 && !s.boundOutside(p.pod) {
+	request := s.request(p, p.Node)
+	if profile == nil || len(profile.at.StepsFor(p.shape.converted(), contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 && !s.boundOutside(p.Object) {
 		told := p.expected.written()
 		if over(told) && s.hand(ctx, request) {
 			return
@@ -41,7 +41,7 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 		return
 	}
 	at := profile.at
-	about, of := s.onNode(p, p.node, nil), p.shape
+	about, of := s.onNode(p, p.Node, nil), p.shape
 	preparing, pre := ctx, (*preBinding)(nil)
 	if p.preBinds(at) {
 		s.expects(p)

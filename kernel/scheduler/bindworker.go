@@ -33,7 +33,7 @@ func (r *bindRequest) binding() v1.Binding {
 }
 
 func (s *Scheduler) request(p *podEntry, node string) bindRequest {
-	return bindRequest{entry: p, uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, pod: p.pod, node: node}
+	return bindRequest{entry: p, uid: p.UID, namespace: p.Namespace, name: p.Name, profile: p.Object.Spec.SchedulerName, pod: p.Object, node: node}
 }
 
 type bindResult struct {
@@ -164,11 +164,11 @@ func (s *Scheduler) bound(r bindResult) {
 			}
 			s.attempted(p, resultScheduled)
 			s.counts.scheduled(p, now)
-			s.report.success(p.pod, r.node)
+			s.report.success(p.Object, r.node)
 		}
 		return
 	}
-	if p == nil || !p.assumed || p.node != r.node {
+	if p == nil || !p.assumed || p.Node != r.node {
 		if p != nil && p.forgone == r.node {
 			s.forwent(p)
 		}
@@ -179,12 +179,12 @@ func (s *Scheduler) bound(r bindResult) {
 	}
 	s.unassume(p)
 	s.leaves(p)
-	if p.pod.DeletionTimestamp != nil {
+	if p.Object.DeletionTimestamp != nil {
 		s.withdraw(p)
 		return
 	}
 	if r.stop != nil {
-		d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count}
+		d := &Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count}
 		s.refusedAt(p, r.stop, d)
 		s.record.keep(d)
 		return
@@ -194,9 +194,9 @@ func (s *Scheduler) bound(r bindResult) {
 	s.queue.retry(p, now)
 	if apierrors.IsNotFound(r.err) || apierrors.IsConflict(r.err) {
 		// The watch will tell what became of the pod.
-		s.log.Debug("binding rejected", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
+		s.log.Debug("binding rejected", "pod", p.Namespace+"/"+p.Name, "node", r.node, "err", r.err)
 		return
 	}
-	s.log.Warn("binding failed", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
+	s.log.Warn("binding failed", "pod", p.Namespace+"/"+p.Name, "node", r.node, "err", r.err)
 	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", framework.PointTitle(contractv1.Point_BIND), framework.DefaultBinder, r.err), Time: now})
 }

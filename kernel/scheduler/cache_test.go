@@ -15,6 +15,7 @@ import (
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -24,12 +25,12 @@ type world struct {
 	t        testing.TB
 	random   *rand.Rand
 	snapshot *view
-	replica  *replica
+	replica  *snapshot.Replica
 	policy   *schedulertest.GuestPolicy
 	alone    *schedulertest.GuestPolicy // the same plugins, each asked alone
 	fresh    *schedulertest.GuestPolicy // or nil: the same, fed once with everything
 	nodes    []string
-	pods     map[types.UID]*clusterPod
+	pods     map[types.UID]*snapshot.Pod
 	nominees []nominee
 	classes  []*class
 	serial   int
@@ -37,17 +38,17 @@ type world struct {
 
 // nominee is a pod that is nominated to a node.
 type nominee struct {
-	pod  *clusterPod
+	pod  *snapshot.Pod
 	node string
 }
 
 func newWorld(t testing.TB, seed uint64, script ...byte) *world {
 	w := &world{
-		t: t, random: schedulertest.NewDice(seed, script), snapshot: newView(newSnapshot()), replica: newReplica(0),
-		pods: map[types.UID]*clusterPod{},
+		t: t, random: schedulertest.NewDice(seed, script), snapshot: newView(snapshot.NewSnapshot()), replica: snapshot.NewReplica(0),
+		pods: map[types.UID]*snapshot.Pod{},
 	}
 	for _, p := range []**schedulertest.GuestPolicy{&w.policy, &w.alone} {
-		*p = schedulertest.NewGuestPolicy(t, w.replica.full,
+		*p = schedulertest.NewGuestPolicy(t, w.replica.Full,
 			[]sdk.Predicate{schedulertest.SelectNode, schedulertest.PerZone, schedulertest.FitCPU, feuding, schedulertest.ZoneVolume}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods, feared, schedulertest.BigNode, schedulertest.Spread, schedulertest.Crowd})
 	}
 	w.snapshot.suppose = func(_ context.Context, operations []*contractv1.Operation) error {
@@ -58,12 +59,12 @@ func newWorld(t testing.TB, seed uint64, script ...byte) *world {
 }
 
 func (w *world) flush() {
-	w.apply(w.snapshot.pending)
-	w.snapshot.pending = nil
+	w.apply(w.snapshot.Pending)
+	w.snapshot.Pending = nil
 }
 
 func (w *world) apply(operations []*contractv1.Operation) {
-	delta := w.replica.advance(operations)
+	delta := w.replica.Advance(operations)
 	for _, p := range []*schedulertest.GuestPolicy{w.policy, w.alone, w.fresh} {
 		if p == nil {
 			continue
@@ -74,7 +75,7 @@ func (w *world) apply(operations []*contractv1.Operation) {
 	}
 }
 
-func (w *world) shape(kind int) *baseShape {
+func (w *world) shape(kind int) *snapshot.Shape {
 	p := schedulertest.MakePod("class", int64(kind%3)*300)
 	p.Labels = map[string]string{"app": fmt.Sprint("app", kind%2)}
 	if kind%4 == 1 {
@@ -90,7 +91,7 @@ func (w *world) shape(kind int) *baseShape {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &baseShape{Pod: converted}
+	return &snapshot.Shape{Pod: converted}
 }
 
 func (w *world) node(name string) *contractv1.Node {
@@ -102,34 +103,34 @@ func (w *world) change() {
 	pick := func() string { return w.nodes[w.random.IntN(len(w.nodes))] }
 	switch k := w.random.IntN(14); {
 	case k > 12 && len(w.nominees) > 0:
-		w.snapshot.unnominate(w.nominees[0].pod, w.nominees[0].node)
+		w.snapshot.Unnominate(w.nominees[0].pod, w.nominees[0].node)
 		w.nominees = w.nominees[1:]
 	case k > 11 && len(w.nodes) > 0:
 		w.serial++
-		p := nominee{&clusterPod{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), base: w.shape(w.random.IntN(60))}, pick()}
+		p := nominee{&snapshot.Pod{UID: types.UID(fmt.Sprint("u", w.serial)), Namespace: "a", Name: fmt.Sprint("p", w.serial), Shape: w.shape(w.random.IntN(60))}, pick()}
 		w.nominees = append(w.nominees, p)
-		w.snapshot.nominate(p.pod, p.node)
+		w.snapshot.Nominate(p.pod, p.node)
 	case k == 0 || len(w.nodes) == 0:
 		w.serial++
 		name := fmt.Sprint("n", w.serial)
 		w.nodes = append(w.nodes, name)
-		w.snapshot.setNode(w.node(name))
+		w.snapshot.SetNode(w.node(name))
 	case k == 1:
-		w.snapshot.setNode(w.node(pick()))
+		w.snapshot.SetNode(w.node(pick()))
 	case k == 2 && len(w.nodes) > 2:
 		name := pick()
-		w.snapshot.removeNode(name)
+		w.snapshot.RemoveNode(name)
 		w.nodes = slices.DeleteFunc(w.nodes, func(n string) bool { return n == name })
 	case k < 8:
 		w.serial++
 		sh := w.someShape()
-		p := &clusterPod{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), base: sh}
-		w.pods[p.uid] = p
-		w.snapshot.addPod(p, pick())
+		p := &snapshot.Pod{UID: types.UID(fmt.Sprint("u", w.serial)), Namespace: "a", Name: fmt.Sprint("p", w.serial), Shape: sh}
+		w.pods[p.UID] = p
+		w.snapshot.AddPod(p, pick())
 	case k < 10:
 		if uids := slices.Sorted(maps.Keys(w.pods)); len(uids) > 0 {
 			uid := uids[w.random.IntN(len(uids))]
-			w.snapshot.removePod(w.pods[uid])
+			w.snapshot.RemovePod(w.pods[uid])
 			delete(w.pods, uid)
 		}
 	case k == 10:
@@ -138,9 +139,9 @@ func (w *world) change() {
 			w.t.Fatal(err)
 		}
 		if w.random.IntN(4) == 0 {
-			w.snapshot.removeObject(object.Key)
+			w.snapshot.RemoveObject(object.Key)
 		} else {
-			w.snapshot.setObject(object)
+			w.snapshot.SetObject(object)
 		}
 	default:
 		object, err := convert.Object(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("s", w.random.IntN(3))}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": fmt.Sprint("app", w.random.IntN(2))}}})
@@ -148,9 +149,9 @@ func (w *world) change() {
 			w.t.Fatal(err)
 		}
 		if w.random.IntN(4) == 0 {
-			w.snapshot.removeObject(object.Key)
+			w.snapshot.RemoveObject(object.Key)
 		} else {
-			w.snapshot.setObject(object)
+			w.snapshot.SetObject(object)
 		}
 	}
 }
@@ -171,13 +172,13 @@ func (w *world) askOf(c *class, policy *schedulertest.GuestPolicy) answer {
 		w.t.Fatal(err)
 	}
 	a := answer{fit: slices.Clone(c.fit)}
-	for n := range w.snapshot.byIndex {
+	for n := range w.snapshot.ByIndex {
 		if c.fitsAlone(uint32(n)) {
 			a.alone = append(a.alone, uint32(n))
 		}
 	}
 	if len(c.fit) == 0 {
-		a.message, _ = c.why(w.snapshot.count)
+		a.message, _ = c.why(w.snapshot.Count)
 		return a
 	}
 	node, _, err := c.choose(w.t.Context(), rand.New(rand.NewPCG(1, 2)))
@@ -207,7 +208,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 		old := make([]*class, 6)
 		for i := range old {
 			old[i] = w.class(uint32(i+1), w.random.IntN(60))
-			w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+			w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
 				ClassSet: &contractv1.ClassSet{Class: old[i].id + 100, Pod: old[i].shape.Message}}})
 		}
 		for range 120 {
@@ -234,12 +235,12 @@ func FuzzCacheIsInvisible(f *testing.F) {
 // A class hit asks about the touched node only.
 func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	w := newWorld(t, 1)
-	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.Full, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
 	for i := range 100 {
-		w.snapshot.setNode(w.node(fmt.Sprint("n", i)))
+		w.snapshot.SetNode(w.node(fmt.Sprint("n", i)))
 	}
 	c := &class{id: 1, shape: w.shape(0)}
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
+	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	w.ask(c)
 	if w.policy.Asked != 400 {
@@ -250,7 +251,7 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	if w.policy.Asked != 0 {
 		t.Errorf("nothing changed and it asked %d times", w.policy.Asked)
 	}
-	w.snapshot.addPod(&clusterPod{uid: "u", base: c.shape}, "n5")
+	w.snapshot.AddPod(&snapshot.Pod{UID: "u", Shape: c.shape}, "n5")
 	w.flush()
 	w.ask(c)
 	if w.policy.Asked != 4 {
@@ -262,13 +263,13 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 // nodes that pass.
 func TestGroupIsAskedTogether(t *testing.T) {
 	w := newWorld(t, 1)
-	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.Full, []sdk.Predicate{schedulertest.SelectNode, schedulertest.FitCPU}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods})
 	w.policy.Group(2, 2)
 	for i := range 10 {
-		w.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
+		w.snapshot.SetNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
 	}
 	c := &class{id: 1, shape: w.shape(1)}
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
+	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	if got := w.ask(c); len(got.fit) != 5 {
 		t.Errorf("fits %v", got.fit)
@@ -280,19 +281,19 @@ func TestGroupIsAskedTogether(t *testing.T) {
 
 // A log that forgot how things were makes the class ask everything.
 func TestChangeLogForgets(t *testing.T) {
-	var l changeLog
-	for i := range changeLogLimit * 3 {
-		l.add(touch{node: uint32(i)})
+	var l snapshot.ChangeLog
+	for i := range snapshot.ChangeLogLimit * 3 {
+		l.Add(snapshot.Touch{Node: uint32(i)})
 	}
-	if _, ok := l.since(5); ok {
+	if _, ok := l.Since(5); ok {
 		t.Error("it knows what fell out long ago")
 	}
-	got, ok := l.since(l.end() - 3)
-	if !ok || !slices.Equal(got, []touch{{node: changeLogLimit*3 - 3}, {node: changeLogLimit*3 - 2}, {node: changeLogLimit*3 - 1}}) {
+	got, ok := l.Since(l.End() - 3)
+	if !ok || !slices.Equal(got, []snapshot.Touch{{Node: snapshot.ChangeLogLimit*3 - 3}, {Node: snapshot.ChangeLogLimit*3 - 2}, {Node: snapshot.ChangeLogLimit*3 - 1}}) {
 		t.Errorf("the last three are %v, %v", got, ok)
 	}
-	if len(l.items) > changeLogLimit {
-		t.Errorf("it holds %d entries", len(l.items))
+	if len(l.Items) > snapshot.ChangeLogLimit {
+		t.Errorf("it holds %d entries", len(l.Items))
 	}
 }
 
@@ -324,16 +325,16 @@ func TestTotal(t *testing.T) {
 		return sdk.Priority{Name: name, Normalize: sdk.NormalizeNone, Score: func(r *sdk.Request) int64 { return scores[r.Node.Index] }}
 	}
 	w := newWorld(t, 1)
-	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{schedulertest.SelectNode},
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.Full, []sdk.Predicate{schedulertest.SelectNode},
 		[]sdk.Priority{fixed("A", 5, 1), fixed("B", 8, 9), fixed("C", 10, 3), fixed("D", 0, 10)})
 	for i := range w.policy.PriorityInfos {
 		w.policy.PriorityInfos[i].Weight = 1
 	}
 	w.policy.PriorityInfos[3].Weight = 2
-	w.snapshot.setNode(w.node("n0"))
-	w.snapshot.setNode(w.node("n1"))
+	w.snapshot.SetNode(w.node("n0"))
+	w.snapshot.SetNode(w.node("n1"))
 	c := &class{id: 1, shape: w.shape(0)}
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
+	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	got := w.ask(c)
 	if !slices.Equal(got.totals, []int64{23, 33}) || got.node != 1 {

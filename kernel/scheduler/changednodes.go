@@ -19,17 +19,17 @@ type changedNodes struct {
 func (c *class) askChangedNodes(ctx context.Context, s *view) {
 	for p := range c.predicates {
 		changed := &c.predicates[p].changed
-		changed.known, changed.nodes = c.untouchedPredicates.has(p), changed.nodes[:0]
+		changed.known, changed.nodes = c.untouchedPredicates.Has(p), changed.nodes[:0]
 	}
 	for i := range c.priorities {
 		changed := &c.priorities[i].changed
-		changed.known, changed.nodes = c.untouchedPriorities.has(i), changed.nodes[:0]
+		changed.known, changed.nodes = c.untouchedPriorities.Has(i), changed.nodes[:0]
 	}
 	mover, ok := c.policy.(contractv1.Mover)
-	if !ok || !c.known || c.position == s.log.end() {
+	if !ok || !c.known || c.position == s.Log.End() {
 		return
 	}
-	if _, ok := s.log.since(c.position); !ok {
+	if _, ok := s.Log.Since(c.position); !ok {
 		return
 	}
 	for p := range c.predicates {

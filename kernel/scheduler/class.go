@@ -8,6 +8,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // unknown marks a verdict that must be asked for.
@@ -25,7 +26,7 @@ const (
 // may have changed: the nodes touched since, and the plugins whose objects did.
 type class struct {
 	id    uint32
-	shape *baseShape
+	shape *snapshot.Shape
 
 	policy     contractv1.Policy
 	at         framework.Plugins
@@ -57,9 +58,9 @@ type class struct {
 	trouble           error              // what a priority failed with in this decision; it counted 0
 	trace             trace              // for the record of decisions
 
-	unaffected *unaffected // plugins that pods of the class do not concern; nil: none
+	unaffected *snapshot.Unaffected // plugins that pods of the class do not concern; nil: none
 	// In this decision: plugins to which nothing happened.
-	untouchedPredicates, untouchedPriorities pluginSet
+	untouchedPredicates, untouchedPriorities snapshot.PluginSet
 
 	reserved map[uint32]bool // nodes that fit but for the pods nominated there
 
@@ -129,13 +130,13 @@ func (c *class) since(began time.Time, title, status string) time.Time {
 }
 
 // newClass is a class of which nothing is known. Plugins know it by its number.
-func newClass(number uint32, shape *baseShape) *class { return &class{id: number, shape: shape} }
+func newClass(number uint32, shape *snapshot.Shape) *class { return &class{id: number, shape: shape} }
 
 // Number implements shapeClass.
 func (c *class) Number() uint32 { return c.id }
 
 // Unaffected implements shapeClass.
-func (c *class) Unaffected() *unaffected { return c.unaffected }
+func (c *class) Unaffected() *snapshot.Unaffected { return c.unaffected }
 
 // forget voids everything.
 func (c *class) forget() { c.known = false }
@@ -169,7 +170,7 @@ func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (
 	c.scratch = s.scratch
 	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
 		c.policy, c.generation, c.at = policy, generation, framework.PluginsOf(policy)
-		c.start(len(s.byIndex))
+		c.start(len(s.ByIndex))
 		c.askUnaffected(ctx)
 	}
 	c.trouble = nil
@@ -178,7 +179,7 @@ func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (
 	}
 	c.findUntouched(s)
 	c.askSkips(ctx, s)
-	c.resize(len(s.byIndex))
+	c.resize(len(s.ByIndex))
 	c.askChangedNodes(ctx, s)
 	if err := ctx.Err(); err != nil {
 		return err // the nodes may be others now
@@ -225,7 +226,7 @@ func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (
 	if len(c.fit) > 0 {
 		c.since(began, framework.TitleScore, contractv1.CodeNames[contractv1.Code_SUCCESS])
 	}
-	c.position, c.nodes, c.objects, c.known = s.log.end(), s.nodes, s.edits, true
+	c.position, c.nodes, c.objects, c.known = s.Log.End(), s.NodeVersion, s.ObjectVersion, true
 	return nil
 }
 

@@ -269,7 +269,7 @@ func (c *cluster) addNodes(t *testing.T, nodes ...*v1.Node) {
 	}
 	for _, n := range nodes {
 		eventually(t, n.Name+" is seen", func() (seen bool) {
-			c.ask(t, func() { e := c.sched.snapshot.byName[n.Name]; seen = e != nil && e.node != nil })
+			c.ask(t, func() { e := c.sched.snapshot.ByName[n.Name]; seen = e != nil && e.Object != nil })
 			return seen
 		})
 	}

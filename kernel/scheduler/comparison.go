@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -52,7 +53,7 @@ type Comparison struct {
 	dropped atomic.Int64
 
 	// replica is locked in itself.
-	replica *replica
+	replica *snapshot.Replica
 
 	// All below belongs to Run's goroutine.
 	snapshot *view
@@ -110,8 +111,8 @@ func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Comparison{
-		cfg: cfg, log: cfg.Log, jobs: make(chan comparisonJob, cfg.Queue), replica: newReplica(0),
-		snapshot: newView(newSnapshot()), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
+		cfg: cfg, log: cfg.Log, jobs: make(chan comparisonJob, cfg.Queue), replica: snapshot.NewReplica(0),
+		snapshot: newView(snapshot.NewSnapshot()), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
 	}
 	for name, pair := range cfg.Profiles {
 		c.sides[name] = &[2]side{
@@ -122,7 +123,7 @@ func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
 }
 
 // Replica implements ReplicaSource for the guests of both sides.
-func (c *Comparison) Replica() *contractv1.Delta { return c.replica.full() }
+func (c *Comparison) Replica() *contractv1.Delta { return c.replica.Full() }
 
 // Follow has a scheduler hand its deltas and decisions to c until release is called.
 func (s *Scheduler) Follow(c *Comparison) (release func()) {
@@ -169,8 +170,8 @@ func (s *Scheduler) tellDecision(p *podEntry, d *Decision, err error) {
 		return
 	}
 	told := &comparedDecision{
-		generation: s.replica.generation, class: p.shape.class.id, profile: p.pod.Spec.SchedulerName,
-		namespace: p.namespace, name: p.name, uid: p.uid, node: d.Node, at: d.Time,
+		generation: s.replica.Generation, class: p.shape.class.id, profile: p.Object.Spec.SchedulerName,
+		namespace: p.Namespace, name: p.Name, uid: p.UID, node: d.Node, at: d.Time,
 	}
 	for _, c := range *followers {
 		if c.sides[told.profile] != nil {
@@ -211,20 +212,20 @@ func (c *Comparison) Run(ctx context.Context) error {
 
 // follow brings replica, snapshot and guests to a delta.
 func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error {
-	at := c.replica.generation
+	at := c.replica.Generation
 	switch {
 	case c.loaded && delta.Generation <= at:
 		return nil
 	case c.loaded && delta.Generation == at+1:
-		c.replica.advance(delta.Operations)
+		c.replica.Advance(delta.Operations)
 	default:
 		s := c.source.Load()
 		if s == nil {
 			return nil
 		}
 		delta = s.Replica()
-		c.replica.reset(delta)
-		c.snapshot = newView(newSnapshot())
+		c.replica.Reset(delta)
+		c.snapshot = newView(snapshot.NewSnapshot())
 		for _, pair := range c.sides {
 			for i := range pair {
 				pair[i].classes = map[uint32]*class{}
@@ -232,7 +233,7 @@ func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error 
 		}
 		c.loaded = true
 	}
-	c.snapshot.follow(delta.Operations)
+	c.snapshot.Follow(delta.Operations)
 	for _, op := range delta.Operations {
 		if gone, ok := op.Op.(*contractv1.Operation_ClassRemove); ok {
 			for _, pair := range c.sides {
@@ -267,7 +268,7 @@ func (s *side) ready(ctx context.Context) bool {
 
 // decide brings a side's results for a class up to date; an error means that
 // some plugin did not answer.
-func (s *side) decide(ctx context.Context, id uint32, sh *baseShape, snap *view) (*class, error) {
+func (s *side) decide(ctx context.Context, id uint32, sh *snapshot.Shape, snap *view) (*class, error) {
 	c := s.classes[id]
 	if c == nil {
 		c = newClass(id, sh)
@@ -290,13 +291,13 @@ func (s *side) decide(ctx context.Context, id uint32, sh *baseShape, snap *view)
 
 func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 	pair := c.sides[d.profile]
-	pod := c.replica.classes[d.class]
-	if !c.loaded || d.generation != c.replica.generation || pod == nil || !pair[present].ready(ctx) || !pair[candidate].ready(ctx) {
+	pod := c.replica.Classes[d.class]
+	if !c.loaded || d.generation != c.replica.Generation || pod == nil || !pair[present].ready(ctx) || !pair[candidate].ready(ctx) {
 		c.book.skip()
 		return nil
 	}
 	var decided [2]*class
-	sh := &baseShape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
+	sh := &snapshot.Shape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
 	for i := range pair {
 		var err error
 		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {
@@ -306,7 +307,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 			return fmt.Errorf("mirror of the present version: %w", err)
 		}
 	}
-	names := c.snapshot.names()
+	names := c.snapshot.Names()
 	if !leadsTo(decided[present], d.node, names) {
 		c.book.unreproduced()
 		return nil

@@ -12,6 +12,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 var errNoPolicy = errors.New("the plugins of the profile are not ready")
@@ -21,18 +22,18 @@ const troubleEvery = 10 * time.Second
 
 // schedule makes one attempt to place a pod.
 func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
-	if p.pod.DeletionTimestamp != nil {
-		s.report.failed(p.pod, fmt.Sprintf("skip schedule deleting pod: %s/%s", p.namespace, p.name))
+	if p.Object.DeletionTimestamp != nil {
+		s.report.failed(p.Object, fmt.Sprintf("skip schedule deleting pod: %s/%s", p.Namespace, p.Name))
 		return
 	}
-	if !s.decides(p.pod.Spec.SchedulerName) {
+	if !s.decides(p.Object.Spec.SchedulerName) {
 		return // its profile was removed, and then its binding failed
 	}
 	s.deciding = true
 	defer func() { s.deciding = false }()
 	decision := &Decision{
-		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(),
-		Attempt: p.attempts, Nodes: s.snapshot.count,
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: s.clock.Now(),
+		Attempt: p.attempts, Nodes: s.snapshot.Count,
 	}
 	if s.deps.Tracer != nil {
 		var span oteltrace.Span
@@ -40,7 +41,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		defer func() { endSpan(span, decision) }()
 	}
 	p.began = decision.Time
-	profile := s.profiles[p.pod.Spec.SchedulerName]
+	profile := s.profiles[p.Object.Spec.SchedulerName]
 	p.seen, p.except, p.changed = s.eventSeq, 0, 0
 	s.grant(profile, decideAgain, decision.Time)
 	node, err := s.decide(ctx, p, decision)
@@ -71,7 +72,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		s.queue.awaits(p, due)
 		s.tell(p, v1.PodReasonUnschedulable, decision)
 	default:
-		decision.Node = node.name
+		decision.Node = node.Name
 	}
 	s.rested(profile, decideAgain, decision.Time)
 	s.tellDecision(p, decision, err)
@@ -90,8 +91,8 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 
 // decide picks the node for a pod; nil: none fits, and the decision's message
 // and the pod's failure say why.
-func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*nodeEntry, error) {
-	profile := s.profiles[p.pod.Spec.SchedulerName]
+func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snapshot.Node, error) {
+	profile := s.profiles[p.Object.Spec.SchedulerName]
 	s.begin(work{profile: profile, again: decideAgain, pod: p})
 	defer s.end()
 	c := s.classOf(p.shape)
@@ -104,7 +105,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	if versioned, ok := profile.policy.(contractv1.Versioned); ok {
 		d.Versions = versioned.Versions()
 	}
-	if s.snapshot.count == 0 {
+	if s.snapshot.Count == 0 {
 		d.Message, p.failed = noNodes, framework.NoNodes
 		return nil, nil
 	}
@@ -123,14 +124,14 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	}
 	d.Feasible = len(c.feasible())
 	if len(c.feasible()) == 0 {
-		d.Message, p.failed = c.why(s.snapshot.count)
+		d.Message, p.failed = c.why(s.snapshot.Count)
 		if s.cfg.Explain > 0 {
 			d.evidence = c.evidence(s.view, 0, 0)
 		}
 		return nil, nil
 	}
 	if len(s.deps.Extenders) > 0 {
-		filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
+		filters, scorers := s.interested(p.Object, Extender.Filters), s.interested(p.Object, Extender.Prioritizes)
 		if len(filters)+len(scorers) > 0 {
 			return s.extended(ctx, p, c, filters, scorers, d)
 		}
@@ -148,7 +149,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	if s.cfg.Explain > 0 {
 		d.evidence = c.evidence(s.view, index, total)
 	}
-	return s.snapshot.byIndex[index], nil
+	return s.snapshot.ByIndex[index], nil
 }
 
 func (s *Scheduler) priorityTrouble(c *class, now time.Time) {
@@ -175,12 +176,12 @@ func (s *Scheduler) classOf(sh *shape) *class {
 		s.dropOldestClass()
 	}
 	s.lastClass++
-	c := newClass(s.lastClass, &sh.baseShape)
+	c := newClass(s.lastClass, &sh.Shape)
 	sh.setClass(c)
 	sh.used = s.decisions
 	s.cached = append(s.cached, sh)
 	s.classBytes += sh.Size
-	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+	s.snapshot.Pending = append(s.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
 		ClassSet: &contractv1.ClassSet{Class: c.Number(), Pod: sh.Message}}})
 	return c
 }
@@ -206,17 +207,17 @@ func (s *Scheduler) dropClass(at int) {
 	if gone.refs == 0 {
 		delete(s.shapes, gone.Key)
 	}
-	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: number}})
+	s.snapshot.Pending = append(s.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: number}})
 }
 
 // tell reports a failed attempt: each by an event, by the condition what is new.
 func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
 	s.attempted(p, resultOf(reason))
-	s.report.failed(p.pod, d.Message)
+	s.report.failed(p.Object, d.Message)
 	if p.reason == reason && p.message == d.Message && p.unwritten == nil {
 		return
 	}
-	s.report.failure(p.pod, reason, d.Message, d.Time, p.unwritten)
+	s.report.failure(p.Object, reason, d.Message, d.Time, p.unwritten)
 	p.reason, p.message, p.unwritten = reason, d.Message, nil
 }
 
@@ -225,7 +226,7 @@ func (s *Scheduler) attempted(p *podEntry, r result) {
 	if p.began.IsZero() {
 		return // it was counted
 	}
-	if profile := s.profiles[p.pod.Spec.SchedulerName]; profile != nil {
+	if profile := s.profiles[p.Object.Spec.SchedulerName]; profile != nil {
 		profile.metrics.ended(r, s.clock.Since(p.began))
 	}
 	p.began = time.Time{}
@@ -234,14 +235,14 @@ func (s *Scheduler) attempted(p *podEntry, r result) {
 // assume counts the pod on the node from now on and sends the binding on its
 // way. While every worker is busy the cycle waits, which bounds what is in
 // flight; results have room for all of it, so that no worker waits for the cycle.
-func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
+func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *snapshot.Node) {
 	s.assumes(p, node)
-	if s.boundOutside(p.pod) {
-		s.bind(ctx, p, s.profiles[p.pod.Spec.SchedulerName])
+	if s.boundOutside(p.Object) {
+		s.bind(ctx, p, s.profiles[p.Object.Spec.SchedulerName])
 		return
 	}
 	select {
-	case s.binds <- s.request(p, node.name):
+	case s.binds <- s.request(p, node.Name):
 	case <-ctx.Done():
 	}
 }
@@ -252,8 +253,8 @@ func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 // gave when that has ended.
 func (s *Scheduler) forgo(p *podEntry) {
 	s.assumed.remove(p)
-	p.assumed, p.forgone = false, p.node
-	s.snapshot.removePod(&p.clusterPod)
+	p.assumed, p.forgone = false, p.Node
+	s.snapshot.RemovePod(&p.Pod)
 	s.vacated(p.shape)
 }
 
@@ -269,7 +270,7 @@ func (s *Scheduler) forwent(p *podEntry) {
 func (s *Scheduler) unassume(p *podEntry) {
 	s.assumed.remove(p)
 	p.assumed = false
-	s.takeBack(p, p.node)
-	s.snapshot.removePod(&p.clusterPod)
+	s.takeBack(p, p.Node)
+	s.snapshot.RemovePod(&p.Pod)
 	p.except = s.vacated(p.shape)
 }

@@ -8,12 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // Classes are bounded by what their shapes take, too: pods with thousands of
 // constraints make room for each other, ordinary ones do not.
 func TestLargeShapesMakeRoom(t *testing.T) {
-	s := &Scheduler{cfg: Config{MaxClasses: 128}, snapshot: newSnapshot(), shapes: map[[32]byte]*shape{}}
+	s := &Scheduler{cfg: Config{MaxClasses: 128}, snapshot: snapshot.NewSnapshot(), shapes: map[[32]byte]*shape{}}
 	var first *shape
 	for i := range 40 {
 		sh, err := newShape(schedulertest.MakePod("p", 1, func(p *v1.Pod) {

@@ -9,6 +9,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // tryBatch is how many nodes are tried at once.
@@ -45,33 +46,33 @@ type trials struct {
 // trialsOf are the attempts of a class that still hold.
 func (s *Scheduler) trialsOf(sh *shape, info *contractv1.PointInfo) *trials {
 	c := sh.class
-	reads := s.snapshot.version(info.Reads) + c.readVersion(s.view)
+	reads := s.snapshot.Version(info.Reads) + c.readVersion(s.view)
 	t := sh.trials
-	touched, ok := []touch(nil), false
+	touched, ok := []snapshot.Touch(nil), false
 	if t != nil {
-		touched, ok = s.snapshot.log.since(t.position)
+		touched, ok = s.snapshot.Log.Since(t.position)
 	}
 	if t == nil || !ok || t.plugin != info.Name || t.reads != reads || t.policy != c.policy || t.classGen != c.generation {
 		t = &trials{plugin: info.Name, nodes: map[uint32]*attempt{}, reads: reads, policy: c.policy, classGen: c.generation}
 		sh.trials = t
 	}
 	for _, change := range touched {
-		delete(t.nodes, change.node)
+		delete(t.nodes, change.Node)
 	}
-	t.position = s.snapshot.log.end()
+	t.position = s.snapshot.Log.End()
 	return t
 }
 
 // startedOn forgets what was found out about a node on which a pod started: who is
 // spared goes by that, and which node is chosen.
 func (s *Scheduler) startedOn(node string) {
-	e := s.snapshot.byName[node]
-	if e == nil || e.node == nil {
+	e := s.snapshot.ByName[node]
+	if e == nil || e.Object == nil {
 		return
 	}
 	for _, sh := range s.cached {
 		if sh.trials != nil {
-			delete(sh.trials.nodes, e.index)
+			delete(sh.trials.nodes, e.Index)
 		}
 	}
 }
@@ -126,7 +127,7 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framew
 func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, t *trials, nodes []uint32) error {
 	var ask []uint32
 	for _, n := range nodes {
-		if int(n) < len(s.snapshot.byIndex) && s.snapshot.byIndex[n] != nil && t.nodes[n] == nil {
+		if int(n) < len(s.snapshot.ByIndex) && s.snapshot.ByIndex[n] != nil && t.nodes[n] == nil {
 			ask = append(ask, n)
 		}
 	}
@@ -141,14 +142,14 @@ func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at fram
 	for k, n := range ask {
 		a := proposals[k]
 		if t.nodes[n] = a; a.reasons == nil {
-			runs = append(runs, &run{node: n, entry: s.snapshot.byIndex[n], attempt: a})
+			runs = append(runs, &run{node: n, entry: s.snapshot.ByIndex[n], attempt: a})
 		}
 	}
 	err = s.spare(ctx, p, c, runs, nodeScope)
 	if err != nil || p.nominated != "" {
 		// Its own nomination is left out for this pod alone.
 		for _, r := range runs {
-			if err != nil || r.entry.name == p.nominated {
+			if err != nil || r.entry.Name == p.nominated {
 				defer delete(t.nodes, r.node)
 			}
 		}
@@ -159,7 +160,7 @@ func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at fram
 // proposals asks the plugin which pods of nodes may go.
 func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, nodes []uint32) ([]*attempt, error) {
 	for _, n := range nodes {
-		s.snapshot.tellStarts(s.snapshot.byIndex[n])
+		s.snapshot.TellStarts(s.snapshot.ByIndex[n])
 	}
 	if err := s.flush(ctx); err != nil {
 		return nil, err
@@ -184,11 +185,11 @@ func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at fra
 			continue
 		}
 		proposed := call.Results[0].GetCandidates()[k]
-		node := s.snapshot.byIndex[n]
+		node := s.snapshot.ByIndex[n]
 		violations := int(proposed.GetViolations())
 		for i, uid := range proposed.GetVictims() {
 			// Only pods of this node with a lower priority are ever taken off it.
-			if victim := node.pods[types.UID(uid)]; victim != nil && victim.priorityNow() < p.priorityNow() && !slices.Contains(a.proposed, uid) {
+			if victim := node.Pods[types.UID(uid)]; victim != nil && victim.PriorityNow() < p.PriorityNow() && !slices.Contains(a.proposed, uid) {
 				a.proposed = append(a.proposed, uid)
 				if i < violations {
 					a.violating++
@@ -205,7 +206,7 @@ func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at fra
 // run is an attempt while it is made.
 type run struct {
 	node  uint32
-	entry *nodeEntry
+	entry *snapshot.Node
 	*attempt
 	away []string // victims that the replicas do not have on the node now
 }
@@ -221,7 +222,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 		var back []*contractv1.Operation
 		for _, r := range runs {
 			for _, uid := range r.away {
-				back = append(back, opPodAdd(r.entry, r.entry.pods[types.UID(uid)]))
+				back = append(back, snapshot.PodAdd(r.entry, r.entry.Pods[types.UID(uid)]))
 			}
 			r.away = nil
 		}
@@ -232,7 +233,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 	var pending []*contractv1.Operation
 	for _, r := range runs {
 		for _, uid := range r.proposed {
-			pending = append(pending, opPodRemove(r.entry, uid))
+			pending = append(pending, snapshot.PodRemove(r.entry, uid))
 		}
 		r.away = slices.Clone(r.proposed)
 	}
@@ -255,7 +256,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 		for _, r := range alive {
 			if round < len(r.proposed) {
 				uid := r.proposed[round]
-				pending = append(pending, opPodAdd(r.entry, r.entry.pods[types.UID(uid)]))
+				pending = append(pending, snapshot.PodAdd(r.entry, r.entry.Pods[types.UID(uid)]))
 				r.away = slices.DeleteFunc(r.away, func(other string) bool { return other == uid })
 				asked = append(asked, r)
 			}
@@ -280,7 +281,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 			if round < r.violating {
 				r.violations++
 			}
-			pending = append(pending, opPodRemove(r.entry, uid)) // goes with the next round
+			pending = append(pending, snapshot.PodRemove(r.entry, uid)) // goes with the next round
 		}
 	}
 }
@@ -292,8 +293,8 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 	var add, remove []*contractv1.Operation
 	for k, r := range runs {
 		nodes[k] = r.node
-		for _, other := range s.snapshot.nomineesAbove(r.entry.name, p.shape.Message.GetPriority(), &p.clusterPod) {
-			add, remove = append(add, opPodAdd(r.entry, other)), append(remove, opPodRemove(r.entry, string(other.uid)))
+		for _, other := range s.snapshot.NomineesAbove(r.entry.Name, p.shape.Message.GetPriority(), &p.Pod) {
+			add, remove = append(add, snapshot.PodAdd(r.entry, other)), append(remove, snapshot.PodRemove(r.entry, string(other.UID)))
 		}
 	}
 	if err := s.suppose(ctx, add); err != nil {
@@ -326,7 +327,7 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 // without all that may go and without those that have to, then adding them one by
 // one changes nothing; otherwise they are spared one by one again.
 func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint32, a *attempt) (*attempt, error) {
-	entry := s.snapshot.byIndex[n]
+	entry := s.snapshot.ByIndex[n]
 	move := func(uids []string, op func(uid string) *contractv1.Operation) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -337,9 +338,9 @@ func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint3
 		}
 		return s.suppose(ctx, operations)
 	}
-	add := func(uid string) *contractv1.Operation { return opPodAdd(entry, entry.pods[types.UID(uid)]) }
+	add := func(uid string) *contractv1.Operation { return snapshot.PodAdd(entry, entry.Pods[types.UID(uid)]) }
 	away := a.proposed
-	if err := move(away, func(uid string) *contractv1.Operation { return opPodRemove(entry, uid) }); err != nil {
+	if err := move(away, func(uid string) *contractv1.Operation { return snapshot.PodRemove(entry, uid) }); err != nil {
 		return nil, err
 	}
 	alone := []*run{{node: n, entry: entry}}

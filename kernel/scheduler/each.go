@@ -69,7 +69,7 @@ type Preemption struct {
 // rehearse asks the post-filter plugins as postFilter does, and does nothing of
 // what they decide. The pod's class is up to date. Nil: there are none.
 func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, error) {
-	profile := s.profiles[p.pod.Spec.SchedulerName]
+	profile := s.profiles[p.Object.Spec.SchedulerName]
 	if !profile.at.Has(contractv1.Point_POST_FILTER) {
 		return nil, nil
 	}
@@ -94,12 +94,12 @@ func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, err
 			continue
 		}
 		nomination := r.GetNomination()
-		if n := nomination.GetNode(); int(n) < len(s.snapshot.byIndex) && s.snapshot.byIndex[n] != nil {
-			out.Node = s.snapshot.byIndex[n].name
+		if n := nomination.GetNode(); int(n) < len(s.snapshot.ByIndex) && s.snapshot.ByIndex[n] != nil {
+			out.Node = s.snapshot.ByIndex[n].Name
 		}
 		for _, uid := range nomination.GetVictims() {
 			if victim := s.pods[types.UID(uid)]; victim != nil {
-				out.Victims = append(out.Victims, victim.namespace+"/"+victim.name)
+				out.Victims = append(out.Victims, victim.Namespace+"/"+victim.Name)
 			}
 		}
 		return out, nil

@@ -52,7 +52,7 @@ func (s *Scheduler) enter(ctx context.Context) {
 			if n == enterBatch {
 				break
 			}
-			if profile := s.profiles[p.pod.Spec.SchedulerName]; s.asks(profile) && !s.waitsOutside(profile, now) {
+			if profile := s.profiles[p.Object.Spec.SchedulerName]; s.asks(profile) && !s.waitsOutside(profile, now) {
 				batch[profile] = append(batch[profile], p)
 				n++
 			}
@@ -206,7 +206,7 @@ func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []co
 // kube-scheduler: it is not ready to be tried.
 func (s *Scheduler) turnAway(p *podEntry, stop *framework.Status, now time.Time) {
 	d := &Decision{
-		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count,
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count,
 		Message: stop.Reason(), Outcomes: []framework.Outcome{stop.Outcome()},
 	}
 	if stop.Refused() {

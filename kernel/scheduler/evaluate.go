@@ -75,7 +75,7 @@ func (s *Scheduler) why(ctx context.Context, namespace, name string, o ExplainOp
 	}
 	var p *podEntry
 	for _, e := range s.pods {
-		if e.name == name && e.namespace == namespace {
+		if e.Name == name && e.Namespace == namespace {
 			p = e
 		}
 	}
@@ -86,10 +86,10 @@ func (s *Scheduler) why(ctx context.Context, namespace, name string, o ExplainOp
 		}
 		return nil, ErrUnknownPod
 	}
-	kept = kept && d.UID == p.uid
-	if p.node != "" && kept && d.Node == p.node && !o.Now {
+	kept = kept && d.UID == p.UID
+	if p.Node != "" && kept && d.Node == p.Node && !o.Now {
 		x := d.explanation(o, "")
-		x.Profile, x.State = p.pod.Spec.SchedulerName, p.state()
+		x.Profile, x.State = p.Object.Spec.SchedulerName, p.state()
 		return x, nil
 	}
 	x, err := s.evaluate(ctx, p, o)
@@ -98,13 +98,13 @@ func (s *Scheduler) why(ctx context.Context, namespace, name string, o ExplainOp
 	}
 	if kept {
 		x.Attempt, x.Outcomes = d.Attempt, d.Outcomes
-		if p.node == "" {
+		if p.Node == "" {
 			x.Message = d.Message
 		}
 	}
-	if p.node != "" {
+	if p.Node != "" {
 		x.Note = "the decision is no longer kept; this is what the plugins say now, as if the pod were not there"
-		if kept && d.Node == p.node {
+		if kept && d.Node == p.Node {
 			x.Note = "what the plugins say now, as if the pod were not there"
 		}
 	}
@@ -115,7 +115,7 @@ func (p *podEntry) state() string {
 	switch {
 	case p.assumed:
 		return "binding"
-	case p.node != "":
+	case p.Node != "":
 		return "bound"
 	case p.place == gated:
 		return "gated"
@@ -143,23 +143,23 @@ func (d *Decision) explanation(o ExplainOptions, note string) *Explanation {
 // is taken off it for that long. The cycle waits, as for a decision whose class
 // is new.
 func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions) (_ *Explanation, err error) {
-	profile := s.profiles[p.pod.Spec.SchedulerName]
+	profile := s.profiles[p.Object.Spec.SchedulerName]
 	if profile == nil || profile.removed {
-		return nil, fmt.Errorf("%w: its schedulerName is %s, which is no profile of this kernel", ErrUnknownPod, p.pod.Spec.SchedulerName)
+		return nil, fmt.Errorf("%w: its schedulerName is %s, which is no profile of this kernel", ErrUnknownPod, p.Object.Spec.SchedulerName)
 	}
 	x := &Explanation{
-		Namespace: p.namespace, Pod: p.name, Profile: p.pod.Spec.SchedulerName, State: p.state(), Source: SourceEvaluation,
-		Time: s.clock.Now(), Attempt: p.attempts, Node: p.node, Nodes: s.snapshot.count,
+		Namespace: p.Namespace, Pod: p.Name, Profile: p.Object.Spec.SchedulerName, State: p.state(), Source: SourceEvaluation,
+		Time: s.clock.Now(), Attempt: p.attempts, Node: p.Node, Nodes: s.snapshot.Count,
 	}
 	onNode := x.Node != ""
 	putBack := func() {
 		if onNode {
 			onNode = false
-			s.snapshot.addPod(&p.clusterPod, x.Node)
+			s.snapshot.AddPod(&p.Pod, x.Node)
 		}
 	}
 	if onNode {
-		s.snapshot.removePod(&p.clusterPod)
+		s.snapshot.RemovePod(&p.Pod)
 	}
 	s.begin(work{profile: profile, left: func() {
 		putBack()
@@ -181,7 +181,7 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 	if profile.policy == nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotReady, errNoPolicy)
 	}
-	if s.snapshot.count == 0 {
+	if s.snapshot.Count == 0 {
 		x.Message = noNodes
 		x.Plugins = pluginAccounts(profile.policy, profile.policy.Predicates(), profile.policy.Priorities())
 		return x, nil
@@ -194,11 +194,11 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 	}
 	if x.Node == "" {
 		if len(c.feasible()) == 0 {
-			x.Message, _ = c.why(s.snapshot.count)
+			x.Message, _ = c.why(s.snapshot.Count)
 		}
 		x.Note = s.rooms(p, c)
-		if p.place == gated && len(p.pod.Spec.SchedulingGates) > 0 {
-			x.Note = "it waits for its scheduling gates: " + gateNames(p.pod)
+		if p.place == gated && len(p.Object.Spec.SchedulingGates) > 0 {
+			x.Note = "it waits for its scheduling gates: " + gateNames(p.Object)
 		}
 	}
 	return x, nil
@@ -220,7 +220,7 @@ func gateNames(pod *v1.Pod) string {
 func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Explanation, o ExplainOptions) error {
 	message := p.shape.Message
 	var nodes []uint32
-	for n, e := range s.snapshot.byIndex {
+	for n, e := range s.snapshot.ByIndex {
 		if e != nil {
 			nodes = append(nodes, uint32(n))
 		}
@@ -229,7 +229,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 	x.Plugins = pluginAccounts(c.policy, c.infos.predicates, c.infos.priorities)
 	accounts := make([]NodeAccount, len(nodes))
 	for k, n := range nodes {
-		accounts[k] = NodeAccount{Node: s.snapshot.byIndex[n].name, Fits: c.fail[n] == fits, Verdicts: make([]VerdictAccount, len(c.predicates))}
+		accounts[k] = NodeAccount{Node: s.snapshot.ByIndex[n].Name, Fits: c.fail[n] == fits, Verdicts: make([]VerdictAccount, len(c.predicates))}
 		accounts[k].Chosen = x.Node != "" && accounts[k].Node == x.Node
 	}
 	out := make([]uint32, len(nodes))
@@ -248,7 +248,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 				v.Answer, v.Reasons = AnswerRefuses, c.policy.Reasons(p, out[k])
 				x.Plugins[p].Refused++
 				for _, reason := range v.Reasons {
-					if l := lack(s.snapshot.byIndex[n], message, reason); l != nil {
+					if l := lack(s.snapshot.ByIndex[n], message, reason); l != nil {
 						v.Lacks = append(v.Lacks, *l)
 					}
 				}

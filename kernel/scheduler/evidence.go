@@ -119,7 +119,7 @@ func (c *class) evidenceAfter(before *evidence, s *view, winner uint32, best int
 	t := &c.trace
 	t.lent = true
 	e := &evidence{
-		policy: c.policy, predicates: c.infos.predicates, priorities: c.infos.priorities, names: s.names(),
+		policy: c.policy, predicates: c.infos.predicates, priorities: c.infos.priorities, names: s.Names(),
 		codes: t.codes, refusals: t.refusals, winner: winner, partial: c.trouble != nil,
 	}
 	if len(c.fit) == 0 {

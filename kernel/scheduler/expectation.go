@@ -38,10 +38,10 @@ func (e *expectation) written() <-chan struct{} {
 // expects has an assumed pod say which node it is to have. The cycle does not wait
 // for that; the pod's binding does, or the name could come behind it.
 func (s *Scheduler) expects(p *podEntry) {
-	if s.report.status == nil || p.expected != nil || p.pod.Status.NominatedNodeName == p.node {
+	if s.report.status == nil || p.expected != nil || p.Object.Status.NominatedNodeName == p.Node {
 		return
 	}
-	p.expected = &expectation{node: p.node, tried: s.report.expect(p.pod, p.node)}
+	p.expected = &expectation{node: p.Node, tried: s.report.expect(p.Object, p.Node)}
 }
 
 // preBinds reports whether pre-bind plugins have something to do for an assumed

@@ -16,6 +16,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // Extender is a server outside that takes part in the decisions about the pods it
@@ -75,12 +76,12 @@ func (w *wholeNodes) remove(name string) {
 }
 
 // list returns nodes by index; one that is going is known by its name alone.
-func (w *wholeNodes) list(s *snapshot, indexes []uint32) []*v1.Node {
+func (w *wholeNodes) list(s *snapshot.Snapshot, indexes []uint32) []*v1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := make([]*v1.Node, 0, len(indexes))
 	for _, i := range indexes {
-		name := s.byIndex[i].name
+		name := s.ByIndex[i].Name
 		n := w.byName[name]
 		if n == nil {
 			n = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -109,8 +110,8 @@ func (s *Scheduler) boundOutside(pod *v1.Pod) bool {
 // extended decides about a pod with extenders, when the plugins left nodes: one
 // filters what the one before left, and the scores of all are added up. The class
 // keeps what its plugins answered and nothing of what extenders did.
-func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters, scorers []Extender, d *Decision) (*nodeEntry, error) {
-	left, said, err := s.extendersLeave(ctx, p.pod, c.feasible(), filters)
+func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters, scorers []Extender, d *Decision) (*snapshot.Node, error) {
+	left, said, err := s.extendersLeave(ctx, p.Object, c.feasible(), filters)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		}
 	}
 	if len(left) == 0 {
-		d.Message, p.failed = unfit(s.snapshot.count, c.reasons(said)), extenderFailure
+		d.Message, p.failed = unfit(s.snapshot.Count, c.reasons(said)), extenderFailure
 		if s.cfg.Explain > 0 {
 			d.evidence = c.evidenceOfNone(s.view)
 			d.evidence.extenders = said
@@ -136,7 +137,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		return nil, err
 	}
 	if len(left) > 1 && len(scorers) > 0 {
-		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
+		said = append(said, s.extendersScore(ctx, p.Object, c, scorers)...)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		d.evidence = c.evidence(s.view, index, total)
 		d.evidence.extenders = said
 	}
-	return s.snapshot.byIndex[index], nil
+	return s.snapshot.ByIndex[index], nil
 }
 
 // extenderFailure is that of a pod which extenders refused: nobody knows what can
@@ -194,7 +195,7 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 		}
 		next := make([]uint32, 0, len(names))
 		for _, n := range left {
-			name := s.snapshot.byIndex[n].name
+			name := s.snapshot.ByIndex[n].Name
 			if there[name] {
 				next = append(next, n)
 				continue
@@ -240,7 +241,7 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 		note := &extenderEvidence{name: scorers[i].Name(), scores: make(map[uint32]int64, len(c.feasible()))}
 		said = append(said, note)
 		for _, n := range c.feasible() {
-			added := scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
+			added := scores[s.snapshot.ByIndex[n].Name] * (most / extenderScale)
 			c.addTotal(n, added)
 			note.scores[n] = added
 		}
@@ -256,9 +257,9 @@ func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (sa
 	if len(c.feasible()) == 0 {
 		return nil, restore, nil
 	}
-	filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
+	filters, scorers := s.interested(p.Object, Extender.Filters), s.interested(p.Object, Extender.Prioritizes)
 	if len(filters)+len(scorers) > 0 {
-		left, heard, err := s.extendersLeave(ctx, p.pod, c.feasible(), filters)
+		left, heard, err := s.extendersLeave(ctx, p.Object, c.feasible(), filters)
 		if ctx.Err() != nil {
 			return nil, c.restrict(c.feasible()), ctx.Err()
 		}
@@ -275,7 +276,7 @@ func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (sa
 		return nil, restore, err
 	}
 	if len(scorers) > 0 {
-		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
+		said = append(said, s.extendersScore(ctx, p.Object, c, scorers)...)
 	}
 	return said, restore, ctx.Err()
 }
@@ -310,14 +311,14 @@ const noCandidate = "no candidate node for preemption"
 func (s *Scheduler) extendersTrim(ctx context.Context, pod *v1.Pod, extenders []Extender, candidates []*contractv1.Candidate) ([]*contractv1.Candidate, error) {
 	victims := make(map[string]*extenderv1.Victims, len(candidates))
 	for _, c := range candidates {
-		node := s.snapshot.byIndex[c.GetNode()]
+		node := s.snapshot.ByIndex[c.GetNode()]
 		v := &extenderv1.Victims{Pods: make([]*v1.Pod, 0, len(c.GetVictims())), NumPDBViolations: int64(c.GetViolations())}
 		for _, uid := range c.GetVictims() {
-			if p := node.pods[types.UID(uid)]; p != nil {
-				v.Pods = append(v.Pods, p.pod)
+			if p := node.Pods[types.UID(uid)]; p != nil {
+				v.Pods = append(v.Pods, p.Object)
 			}
 		}
-		victims[node.name] = v
+		victims[node.Name] = v
 	}
 	for _, e := range extenders {
 		if len(victims) == 0 {
@@ -347,7 +348,7 @@ func (s *Scheduler) extendersTrim(ctx context.Context, pod *v1.Pod, extenders []
 	}
 	trimmed := make([]*contractv1.Candidate, 0, len(victims))
 	for name, v := range victims {
-		c := &contractv1.Candidate{Node: s.snapshot.byName[name].index, Violations: uint32(max(v.NumPDBViolations, 0))}
+		c := &contractv1.Candidate{Node: s.snapshot.ByName[name].Index, Violations: uint32(max(v.NumPDBViolations, 0))}
 		for _, p := range v.Pods {
 			c.Victims = append(c.Victims, string(p.UID))
 		}
@@ -361,17 +362,17 @@ func (s *Scheduler) extendersTrim(ctx context.Context, pod *v1.Pod, extenders []
 func (s *Scheduler) agreed(e Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*extenderv1.Victims, error) {
 	left := make(map[string]*extenderv1.Victims, len(answer))
 	for name, meta := range answer {
-		node := s.snapshot.byName[name]
-		if node == nil || node.node == nil {
+		node := s.snapshot.ByName[name]
+		if node == nil || node.Object == nil {
 			return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
 		}
 		v := &extenderv1.Victims{NumPDBViolations: meta.NumPDBViolations}
 		for _, told := range meta.Pods {
-			p := node.pods[types.UID(told.UID)]
+			p := node.Pods[types.UID(told.UID)]
 			if p == nil {
 				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.Name(), told, name)
 			}
-			v.Pods = append(v.Pods, p.pod)
+			v.Pods = append(v.Pods, p.Object)
 		}
 		left[name] = v
 	}

@@ -11,7 +11,7 @@ func (c *class) filter(ctx context.Context, s *view) error {
 	c.unreserve()
 	alive := c.list[:0:len(c.list)]
 	for _, n := range c.list {
-		if s.byIndex[n] != nil && c.narrowing.allows(n) {
+		if s.ByIndex[n] != nil && c.narrowing.allows(n) {
 			alive = append(alive, n)
 		} else {
 			c.settle(n, absent)

@@ -24,7 +24,7 @@ type groupKey struct {
 
 // enroll puts a pod of the pool into its group.
 func (q *queue) enroll(p *podEntry) {
-	key := groupKey{scheduler: p.pod.Spec.SchedulerName, shape: p.shape, names: p.failed.Names}
+	key := groupKey{scheduler: p.Object.Spec.SchedulerName, shape: p.shape, names: p.failed.Names}
 	if p.except > p.seen {
 		key.alone = p
 	}

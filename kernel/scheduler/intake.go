@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // take brings one event into the snapshot and the queue.
@@ -31,15 +33,15 @@ func (s *Scheduler) take(e event) {
 		s.setNode(e)
 	case e.nodeGone != "":
 		var before *contractv1.Node
-		if known := s.snapshot.byName[e.nodeGone]; known != nil {
-			before = known.node
+		if known := s.snapshot.ByName[e.nodeGone]; known != nil {
+			before = known.Object
 		}
-		if s.snapshot.removeNode(e.nodeGone) {
+		if s.snapshot.RemoveNode(e.nodeGone) {
 			s.happened(contractv1.KindNode, contractv1.Action_DELETE, before, nil)
 		}
 	case e.object != nil:
-		before := s.snapshot.object(e.object.Key)
-		if !s.presumes(e.object) && s.snapshot.setObject(e.object) {
+		before := s.snapshot.Object(e.object.Key)
+		if !s.presumes(e.object) && s.snapshot.SetObject(e.object) {
 			if before == nil {
 				s.happened(e.object.Key.Kind, contractv1.Action_ADD, nil, e.object)
 			} else {
@@ -47,9 +49,9 @@ func (s *Scheduler) take(e event) {
 			}
 		}
 	case e.objectKey != nil:
-		before := s.snapshot.object(e.objectKey)
+		before := s.snapshot.Object(e.objectKey)
 		delete(s.presumed, refOf(e.objectKey))
-		if s.snapshot.removeObject(e.objectKey) {
+		if s.snapshot.RemoveObject(e.objectKey) {
 			s.happened(e.objectKey.Kind, contractv1.Action_DELETE, before, nil)
 		}
 	case e.synced:
@@ -79,17 +81,17 @@ func (s *Scheduler) titleOf(e *event, pod *podEntry) string {
 		}
 		return "UnschedulablePodAdd"
 	case e.podGone != "":
-		if pod != nil && pod.node != "" && !pod.assumed {
+		if pod != nil && pod.Node != "" && !pod.assumed {
 			return "AssignedPodDelete"
 		}
 		return "UnschedulablePodDelete"
 	case e.node != nil:
-		known := s.snapshot.byName[e.node.Name]
-		return contractv1.KindNode + verb(known != nil && known.node != nil)
+		known := s.snapshot.ByName[e.node.Name]
+		return contractv1.KindNode + verb(known != nil && known.Object != nil)
 	case e.nodeGone != "":
 		return contractv1.KindNode + "Delete"
 	case e.object != nil:
-		return e.object.Key.Kind + verb(s.snapshot.object(e.object.Key) != nil)
+		return e.object.Key.Kind + verb(s.snapshot.Object(e.object.Key) != nil)
 	case e.objectKey != nil:
 		return e.objectKey.Kind + "Delete"
 	}
@@ -98,10 +100,10 @@ func (s *Scheduler) titleOf(e *event, pod *podEntry) string {
 
 func (s *Scheduler) setNode(e event) {
 	var before *contractv1.Node
-	if known := s.snapshot.byName[e.node.Name]; known != nil {
-		before = known.node
+	if known := s.snapshot.ByName[e.node.Name]; known != nil {
+		before = known.Object
 	}
-	switch added, changed := s.snapshot.setNode(e.node); {
+	switch added, changed := s.snapshot.SetNode(e.node); {
 	case added:
 		s.happened(contractv1.KindNode, contractv1.Action_ADD, nil, e.node)
 	case changed:
@@ -120,15 +122,15 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 func (s *Scheduler) setKnownPod(p *podEntry, pod *v1.Pod, sh *shape, now time.Time) {
 	fresh := p == nil
 	if fresh {
-		p = &podEntry{clusterPod: clusterPod{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}}
+		p = &podEntry{Pod: snapshot.Pod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}}
 		s.pods[pod.UID] = p
 	}
 	if pod.DeletionTimestamp != nil {
 		defer s.leaves(p)
 	}
 	var changed contractv1.Action
-	before, was := p.shape, p.pod
-	p.pod = pod
+	before, was := p.shape, p.Object
+	p.Object = pod
 	grouped := p.group != nil
 	s.queue.ungroup(p) // it goes by the shape
 	reshaped := s.setShape(p, sh)
@@ -153,15 +155,15 @@ func (s *Scheduler) setKnownPod(p *podEntry, pod *v1.Pod, sh *shape, now time.Ti
 		if pod.DeletionTimestamp == nil {
 			return // its binding is under way
 		}
-		if s.waiting[p.uid] == nil {
+		if s.waiting[p.UID] == nil {
 			s.forgo(p)
 			return
 		}
 		s.unassume(p)
 		s.withdraw(p)
 	}
-	if p.node != "" { // a node name does not go away; believe the object
-		s.snapshot.removePod(&p.clusterPod)
+	if p.Node != "" { // a node name does not go away; believe the object
+		s.snapshot.RemovePod(&p.Pod)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 	}
 	switch {
@@ -237,22 +239,22 @@ func (p *podEntry) wantsOwn(changed contractv1.Action) bool {
 func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, before *shape, changed contractv1.Action) {
 	s.queue.remove(p)
 	s.nominated(p, "")
-	came := p.assumed || p.node == ""
+	came := p.assumed || p.Node == ""
 	p.assumed, p.expected, p.preBinding, p.forgone = false, nil, nil, ""
 	s.assumed.remove(p)
-	delete(s.waiting, p.uid)
+	delete(s.waiting, p.UID)
 	switch {
-	case p.node != node:
-		if p.node != "" {
-			s.takeBack(p, p.node) // somebody else bound it elsewhere
-			s.snapshot.removePod(&p.clusterPod)
+	case p.Node != node:
+		if p.Node != "" {
+			s.takeBack(p, p.Node) // somebody else bound it elsewhere
+			s.snapshot.RemovePod(&p.Pod)
 			s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 			came = true
 		}
-		s.snapshot.addPod(&p.clusterPod, node)
+		s.snapshot.AddPod(&p.Pod, node)
 	case reshaped:
-		s.snapshot.removePod(&p.clusterPod)
-		s.snapshot.addPod(&p.clusterPod, node)
+		s.snapshot.RemovePod(&p.Pod)
+		s.snapshot.AddPod(&p.Pod, node)
 	}
 	p.reserved = false // for good
 	switch {
@@ -275,16 +277,16 @@ func (s *Scheduler) removePod(uid types.UID) {
 	s.assumed.remove(p)
 	s.queue.remove(p)
 	s.nominated(p, "")
-	if p.node != "" {
-		s.takeBack(p, p.node)
-		s.snapshot.removePod(&p.clusterPod)
+	if p.Node != "" {
+		s.takeBack(p, p.Node)
+		s.snapshot.RemovePod(&p.Pod)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, p.shape, nil)
 	} else if p.forgone != "" {
 		s.takeBack(p, p.forgone)
 	}
 	s.leaves(p)
 	s.dropShape(p.shape)
-	p.shape, p.base = nil, nil
+	p.shape, p.Shape = nil, nil
 }
 
 // setShape gives a pod its shape, shared with all pods of the same; it reports
@@ -303,7 +305,7 @@ func (s *Scheduler) setShape(p *podEntry, sh *shape) bool {
 		s.shapes[sh.Key] = sh
 	}
 	sh.refs++
-	p.shape, p.base = sh, &sh.baseShape
+	p.shape, p.Shape = sh, &sh.Shape
 	if old == nil {
 		return false
 	}

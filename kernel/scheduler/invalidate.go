@@ -1,24 +1,28 @@
 package scheduler
 
+import (
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
+)
+
 // invalidate forgets verdicts that may have changed and lists the nodes to look at.
 // Raw scores of single nodes go with them.
 func (c *class) invalidate(s *view) {
 	c.tick++
 	c.list = c.list[:0]
-	touched, ok := s.log.since(c.position)
+	touched, ok := s.Log.Since(c.position)
 	if !c.known || !ok {
-		for n := range s.byIndex {
-			c.invalidateNode(touch{node: uint32(n), object: true})
+		for n := range s.ByIndex {
+			c.invalidateNode(snapshot.Touch{Node: uint32(n), Object: true})
 		}
 		for p := range c.predicates {
 			cache := &c.predicates[p]
-			cache.reads, cache.stale = s.version(cache.kinds), false
+			cache.reads, cache.stale = s.Version(cache.kinds), false
 		}
 		return
 	}
 	c.listOnPods()
 	for _, t := range touched {
-		if t.object || c.mark[t.node] != c.tick {
+		if t.Object || c.mark[t.Node] != c.tick {
 			c.invalidateNode(t)
 		}
 	}
@@ -55,21 +59,21 @@ func (c *class) reconsider(n uint32, p int) {
 
 // invalidateNode lists a node that changed, and forgets the answers that the change may
 // have made others.
-func (c *class) invalidateNode(t touch) {
-	c.enlist(t.node)
-	if !t.object {
+func (c *class) invalidateNode(t snapshot.Touch) {
+	c.enlist(t.Node)
+	if !t.Object {
 		for _, p := range c.onPodsPredicates {
-			c.predicates[p].verdicts[t.node] = unknown
+			c.predicates[p].verdicts[t.Node] = unknown
 		}
 		for _, i := range c.onPodsPriorities {
-			c.priorities[i].have[t.node] = false
+			c.priorities[i].have[t.Node] = false
 		}
 		return
 	}
-	c.invalidateVerdicts(t.node)
+	c.invalidateVerdicts(t.Node)
 	for i := range c.priorities {
 		if cache := &c.priorities[i]; !cache.skip.now {
-			cache.have[t.node] = false
+			cache.have[t.Node] = false
 		}
 	}
 }
@@ -79,12 +83,12 @@ func (c *class) invalidateNode(t touch) {
 func (c *class) listOnPods() {
 	c.onPodsPredicates, c.onPodsPriorities = c.onPodsPredicates[:0], c.onPodsPriorities[:0]
 	for p := range c.predicates {
-		if cache := &c.predicates[p]; !cache.skip.now && !c.untouchedPredicates.has(p) && cache.looksAtPods() {
+		if cache := &c.predicates[p]; !cache.skip.now && !c.untouchedPredicates.Has(p) && cache.looksAtPods() {
 			c.onPodsPredicates = append(c.onPodsPredicates, p)
 		}
 	}
 	for i := range c.priorities {
-		if cache := &c.priorities[i]; !cache.skip.now && !c.untouchedPriorities.has(i) && cache.looksAtPods() {
+		if cache := &c.priorities[i]; !cache.skip.now && !c.untouchedPriorities.Has(i) && cache.looksAtPods() {
 			c.onPodsPriorities = append(c.onPodsPriorities, i)
 		}
 	}
@@ -102,7 +106,7 @@ func (c *class) invalidateVerdicts(n uint32) {
 // invalidateScores forgets the raw scores of priorities that may score every node
 // otherwise now.
 func (c *class) invalidateScores(s *view) {
-	changed := !c.known || c.position != s.log.end()
+	changed := !c.known || c.position != s.Log.End()
 	for i := range c.priorities {
 		cache := &c.priorities[i]
 		reads := cache.version(c, s)
@@ -124,7 +128,7 @@ func (c *class) invalidateScores(s *view) {
 // readVersion is the version of all that the predicates read.
 func (c *class) readVersion(s *view) (sum uint64) {
 	for p := range c.predicates {
-		sum += s.version(c.predicates[p].Reads)
+		sum += s.Version(c.predicates[p].Reads)
 	}
 	return sum
 }

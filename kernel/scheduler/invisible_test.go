@@ -177,7 +177,7 @@ var policies = []struct {
 }
 
 func (w *world) policyOf(which int) *schedulertest.GuestPolicy {
-	return schedulertest.NewGuestPolicy(w.t, w.replica.full, policies[which].predicates, policies[which].priorities)
+	return schedulertest.NewGuestPolicy(w.t, w.replica.Full, policies[which].predicates, policies[which].priorities)
 }
 
 // As FuzzCacheIsInvisible, against plugins that never saw the cluster before: each
@@ -216,7 +216,7 @@ func FuzzNothingIsLeftOver(f *testing.F) {
 			w.fresh = nil
 			w.flush()
 			fresh := w.policyOf(which)
-			if err := fresh.Apply(t.Context(), w.replica.full()); err != nil {
+			if err := fresh.Apply(t.Context(), w.replica.Full()); err != nil {
 				t.Fatal(err)
 			}
 			w.fresh = fresh // of what is supposed while it is asked
@@ -236,7 +236,7 @@ func FuzzNothingIsLeftOver(f *testing.F) {
 // sameVerdicts compares each verdict and raw score that a class holds with what a
 // plugin says that is asked about that node alone.
 func (w *world) sameVerdicts(c *class, fresh *schedulertest.GuestPolicy) {
-	for n, e := range w.snapshot.byIndex {
+	for n, e := range w.snapshot.ByIndex {
 		if e == nil {
 			continue
 		}
@@ -254,7 +254,7 @@ func (w *world) sameVerdicts(c *class, fresh *schedulertest.GuestPolicy) {
 			}
 			have, want := w.policy.Reasons(p, kept), fresh.Reasons(p, out[0])
 			if (kept == 0) != (out[0] == 0) || !slices.Equal(have, want) {
-				w.t.Fatalf("class %d, node %s, %s: kept %v, asked %v", c.id, e.name, c.predicates[p].Name, have, want)
+				w.t.Fatalf("class %d, node %s, %s: kept %v, asked %v", c.id, e.Name, c.predicates[p].Name, have, want)
 			}
 		}
 		for i := range c.priorities {
@@ -266,7 +266,7 @@ func (w *world) sameVerdicts(c *class, fresh *schedulertest.GuestPolicy) {
 				w.t.Fatal(err)
 			}
 			if c.priorities[i].rawOf(uint32(n)) != out[0] {
-				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.name, c.priorities[i].Name, c.priorities[i].rawOf(uint32(n)), out[0])
+				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.Name, c.priorities[i].Name, c.priorities[i].rawOf(uint32(n)), out[0])
 			}
 		}
 	}
@@ -283,26 +283,26 @@ func (w *world) changeMore() {
 	case 0:
 		for _, uid := range slices.Sorted(maps.Keys(w.pods))[:min(1, len(w.pods))] {
 			p := w.pods[uid]
-			node := p.node
-			w.snapshot.removePod(p)
-			p.base = w.someShape()
+			node := p.Node
+			w.snapshot.RemovePod(p)
+			p.Shape = w.someShape()
 			if node != "" {
-				w.snapshot.addPod(p, node)
+				w.snapshot.AddPod(p, node)
 			}
 		}
 	case 1:
-		w.snapshot.removeNode(name)
-		w.snapshot.setNode(w.node(name))
+		w.snapshot.RemoveNode(name)
+		w.snapshot.SetNode(w.node(name))
 	case 2:
 		for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
-			if p := w.pods[uid]; p.node == name {
-				w.snapshot.removePod(p)
+			if p := w.pods[uid]; p.Node == name {
+				w.snapshot.RemovePod(p)
 				delete(w.pods, uid)
 			}
 		}
 	case 3:
 		w.serial++
 		w.nodes = append(w.nodes, fmt.Sprint("n", w.serial))
-		w.snapshot.setNode(w.node(w.nodes[len(w.nodes)-1]))
+		w.snapshot.SetNode(w.node(w.nodes[len(w.nodes)-1]))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -303,7 +304,7 @@ func TestLateSortKeyReorders(t *testing.T) {
 	s := &Scheduler{queue: q}
 	var pods []*podEntry
 	for i := range 5 {
-		p := &podEntry{clusterPod: clusterPod{name: fmt.Sprint(i)}, shape: &shape{}}
+		p := &podEntry{Pod: snapshot.Pod{Name: fmt.Sprint(i)}, shape: &shape{}}
 		q.admit(p, time.Unix(1, 0))
 		pods = append(pods, p)
 	}
@@ -315,11 +316,11 @@ func TestLateSortKeyReorders(t *testing.T) {
 	})
 	var order []string
 	for p := q.pop(time.Unix(1, 0)); p != nil; p = q.pop(time.Unix(1, 0)) {
-		order = append(order, p.name)
+		order = append(order, p.Name)
 	}
 	want := []string{"4", "2", "1", "3"}
-	if gone.name != "0" || !slices.Equal(order, want) || gone.keyed || pods[3].keyed || !pods[4].keyed {
-		t.Errorf("%s was taken, then %v, want %v", gone.name, order, want)
+	if gone.Name != "0" || !slices.Equal(order, want) || gone.keyed || pods[3].keyed || !pods[4].keyed {
+		t.Errorf("%s was taken, then %v, want %v", gone.Name, order, want)
 	}
 }
 

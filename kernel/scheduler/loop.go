@@ -72,7 +72,7 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 				s.schedule(ctx, p)
 				continue
 			}
-			if s.eager || len(s.snapshot.pending) >= flushAt || len(s.unreserves) > 0 {
+			if s.eager || len(s.snapshot.Pending) >= flushAt || len(s.unreserves) > 0 {
 				s.eager = false
 				err := s.flush(ctx)
 				if ctx.overtaken {
@@ -134,10 +134,10 @@ func (s *Scheduler) sized() {
 		return
 	}
 	pods := 0
-	for _, e := range s.snapshot.byName {
-		pods += len(e.pods)
+	for _, e := range s.snapshot.ByName {
+		pods += len(e.Pods)
 	}
-	s.deps.Metrics.sizes(s.snapshot.count, pods, len(s.assumed.list))
+	s.deps.Metrics.sizes(s.snapshot.Count, pods, len(s.assumed.list))
 	s.deps.Metrics.tracks(s.events)
 }
 
@@ -214,9 +214,9 @@ func (s *Scheduler) sweep(now time.Time) {
 	s.sized()
 	for _, p := range slices.Clone(s.assumed.list) {
 		if !p.boundAt.IsZero() && !p.boundAt.Add(s.cfg.AssumeTTL).After(now) {
-			s.log.Warn("pod was bound but not seen bound in time", "pod", p.namespace+"/"+p.name, "node", p.node)
+			s.log.Warn("pod was bound but not seen bound in time", "pod", p.Namespace+"/"+p.Name, "node", p.Node)
 			s.unassume(p)
-			if p.pod.DeletionTimestamp == nil {
+			if p.Object.DeletionTimestamp == nil {
 				s.queue.retry(p, now)
 			}
 		}
@@ -237,11 +237,11 @@ func (s *Scheduler) untold(uid types.UID) {
 func (s *Scheduler) retell(now time.Time) {
 	for _, uid := range s.unheard {
 		p := s.pods[uid]
-		if p == nil || p.node != "" {
+		if p == nil || p.Node != "" {
 			continue
 		}
 		nominated := p.nominated
-		s.report.patch(note{pod: p.pod, reason: p.reason, message: p.message, at: now, nominated: &nominated})
+		s.report.patch(note{pod: p.Object, reason: p.reason, message: p.message, at: now, nominated: &nominated})
 	}
 	s.unheard = nil
 }

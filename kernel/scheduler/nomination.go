@@ -9,6 +9,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // A pod that is nominated to a node has its room kept there: a pod of the same
@@ -25,7 +26,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 	}
 	p.nominated = node
 	if before != "" {
-		s.snapshot.unnominate(&p.clusterPod, before)
+		s.snapshot.Unnominate(&p.Pod, before)
 		s.note(eventKey{
 			kind: contractv1.KindPod, action: contractv1.Action_DELETE, before: p.shape, own: s.eventSeq + 1,
 			capped: true, ceiling: p.shape.Message.GetPriority(),
@@ -33,7 +34,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 		p.except = s.eventSeq
 	}
 	if node != "" {
-		s.snapshot.nominate(&p.clusterPod, node)
+		s.snapshot.Nominate(&p.Pod, node)
 	}
 }
 
@@ -41,7 +42,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 // nothing, as it did before, what the scheduler nominated a moment ago stands; and a
 // node that the pod was expected on and gave up is none, though the name is seen late.
 func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
-	now := p.pod.Status.NominatedNodeName
+	now := p.Object.Status.NominatedNodeName
 	if now == "" && (before == nil || before.Status.NominatedNodeName == "") || now != "" && p.expected.was(now) {
 		return
 	}
@@ -51,21 +52,21 @@ func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
 
 // ownDecision fills in the decision for a pod that goes to the node that it was
 // nominated to: no other node was looked at.
-func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node *nodeEntry, d *Decision) error {
+func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node *snapshot.Node, d *Decision) error {
 	d.Feasible = 1
 	d.Outcomes = append(d.Outcomes, framework.Outcome{
 		Point: framework.PointNames[contractv1.Point_POST_FILTER], Code: contractv1.CodeNames[contractv1.Code_SUCCESS],
-		Reasons: []string{"it was nominated to " + node.name + ", whose room was kept for it"},
+		Reasons: []string{"it was nominated to " + node.Name + ", whose room was kept for it"},
 	})
-	if _, found := slices.BinarySearch(c.feasible(), node.index); s.cfg.Explain == 0 || !found {
+	if _, found := slices.BinarySearch(c.feasible(), node.Index); s.cfg.Explain == 0 || !found {
 		return nil
 	}
 	if _, err := c.updateTotals(ctx); err != nil {
 		c.forget()
 		return err
 	}
-	d.Total = c.totalOf(node.index)
-	d.evidence = c.evidence(s.view, node.index, d.Total)
+	d.Total = c.totalOf(node.Index)
+	d.evidence = c.evidence(s.view, node.Index, d.Total)
 	return nil
 }
 
@@ -79,16 +80,16 @@ func (s *Scheduler) rooms(p *podEntry, c *class) string {
 		}
 	}
 	for n := range c.reserved {
-		e := s.snapshot.byIndex[n]
-		if e == nil || e.name == p.nominated {
+		e := s.snapshot.ByIndex[n]
+		if e == nil || e.Name == p.nominated {
 			continue
 		}
 		if note != "" {
 			note += "; "
 		}
-		note += "room on " + e.name + " is kept for"
-		for _, other := range s.snapshot.nomineesAbove(e.name, p.shape.Message.GetPriority(), &p.clusterPod) {
-			note += " " + other.namespace + "/" + other.name
+		note += "room on " + e.Name + " is kept for"
+		for _, other := range s.snapshot.NomineesAbove(e.Name, p.shape.Message.GetPriority(), &p.Pod) {
+			note += " " + other.Namespace + "/" + other.Name
 		}
 	}
 	return note

@@ -12,6 +12,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 const (
@@ -46,19 +47,19 @@ func (h hold) expired(plugin string) string {
 }
 
 // assumes counts the pod on the node from now on.
-func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
+func (s *Scheduler) assumes(p *podEntry, node *snapshot.Node) {
 	p.assumed = true
 	p.boundAt = time.Time{}
 	p.planned, p.expected = false, nil
 	s.assumed.add(p)
 	s.nominated(p, "") // its room is its own now
-	s.snapshot.addPodTo(&p.clusterPod, node)
+	s.snapshot.AddPodTo(&p.Pod, node)
 }
 
 // place is assume for a profile that has plugins behind the decision: it asks
 // reserve and permit plugins in one crossing a bundle and sends the pod on, or
 // takes back what it did. False: others did something else with it meanwhile.
-func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) bool {
+func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *Decision) bool {
 	s.assumes(p, node)
 	if len(profile.at.StepsFor(p.shape.converted(), contractv1.Point_RESERVE, contractv1.Point_PERMIT)) == 0 {
 		s.bind(ctx, p, profile)
@@ -75,7 +76,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		s.bind(ctx, p, profile) // it turned to another policy
 		return true
 	}
-	c := s.onNode(p, node.name, steps)
+	c := s.onNode(p, node.Name, steps)
 	for k := range c.Steps {
 		if c.Steps[k].Point == contractv1.Point_PERMIT {
 			c.Steps[k].Waiting = s.waitingFor(at.Name(c.Steps[k]), profile, d.Time)
@@ -103,7 +104,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		s.unassume(p)
 		s.refusedAt(p, stop, d)
 	case len(wait.until) > 0:
-		s.waiting[p.uid] = wait
+		s.waiting[p.UID] = wait
 		s.expects(p)
 		if ctx != asking {
 			s.orphans(ctx) // the profile may have turned to another policy
@@ -123,23 +124,23 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 // they are late. It returns the context to go on with; nil: the pod gave its node up
 // meanwhile, or the run ends.
 func (s *Scheduler) stays(ctx context.Context, w *held, profile *profile, ask func()) context.Context {
-	s.begin(work{profile: profile, left: func() { s.waiting[w.pod.uid] = w }})
+	s.begin(work{profile: profile, left: func() { s.waiting[w.pod.UID] = w }})
 	ask()
 	s.end()
 	switch {
 	case ctx.Err() == nil:
 		return ctx
-	case !overtaken(ctx) || s.waiting[w.pod.uid] != w:
+	case !overtaken(ctx) || s.waiting[w.pod.UID] != w:
 		return nil
 	}
-	delete(s.waiting, w.pod.uid)
+	delete(s.waiting, w.pod.UID)
 	return s.renewed(ctx)
 }
 
 // propose asks reserve and permit plugins about a pod on its node. Behind an answer that
 // was late it goes on with the steps that are left. It returns what stays does.
 func (s *Scheduler) propose(ctx context.Context, w *held, profile *profile, at framework.Plugins, c *contractv1.CycleCall) context.Context {
-	name := w.pod.pod.Spec.SchedulerName
+	name := w.pod.Object.Spec.SchedulerName
 	for left := c; ; {
 		asked := ctx
 		if ctx = s.stays(ctx, w, profile, func() { s.step(asked, name, at, left) }); ctx == nil {
@@ -159,11 +160,11 @@ func (s *Scheduler) propose(ctx context.Context, w *held, profile *profile, at f
 func (s *Scheduler) waitingFor(plugin string, profile *profile, now time.Time) []*contractv1.WaitingPod {
 	var list []*contractv1.WaitingPod
 	for uid, w := range s.waiting {
-		if _, waits := w.until[plugin]; !waits || s.profiles[w.pod.pod.Spec.SchedulerName] != profile {
+		if _, waits := w.until[plugin]; !waits || s.profiles[w.pod.Object.Spec.SchedulerName] != profile {
 			continue
 		}
-		if e := s.snapshot.byName[w.pod.node]; e != nil && e.node != nil {
-			list = append(list, &contractv1.WaitingPod{Uid: string(uid), Node: e.index, WaitingNanoseconds: int64(now.Sub(w.since))})
+		if e := s.snapshot.ByName[w.pod.Node]; e != nil && e.Object != nil {
+			list = append(list, &contractv1.WaitingPod{Uid: string(uid), Node: e.Index, WaitingNanoseconds: int64(now.Sub(w.since))})
 		}
 	}
 	slices.SortFunc(list, func(a, b *contractv1.WaitingPod) int { return int(b.WaitingNanoseconds - a.WaitingNanoseconds) })
@@ -197,18 +198,18 @@ func (s *Scheduler) allow(ctx context.Context, w *held, plugin string) {
 	if delete(w.until, plugin); len(w.until) > 0 {
 		return
 	}
-	delete(s.waiting, w.pod.uid)
+	delete(s.waiting, w.pod.UID)
 	s.deps.Metrics.waited(contractv1.CodeNames[contractv1.Code_SUCCESS], s.clock.Since(w.since))
-	s.bind(ctx, w.pod, s.profiles[w.pod.pod.Spec.SchedulerName])
+	s.bind(ctx, w.pod, s.profiles[w.pod.Object.Spec.SchedulerName])
 }
 
 // reject ends a pod's wait: it gives up its node.
 func (s *Scheduler) reject(w *held, plugin, reason string) {
 	p := w.pod
 	now := s.clock.Now()
-	d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count}
+	d := &Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count}
 	info := &contractv1.PointInfo{Name: plugin}
-	if profile := s.profiles[p.pod.Spec.SchedulerName]; profile != nil {
+	if profile := s.profiles[p.Object.Spec.SchedulerName]; profile != nil {
 		for i := range profile.at.Points[contractv1.Point_PERMIT] {
 			if known := &profile.at.Points[contractv1.Point_PERMIT][i]; known.Name == plugin {
 				info = known
@@ -217,7 +218,7 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 	}
 	s.deps.Metrics.waited(contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE], now.Sub(w.since))
 	s.unassume(p)
-	if p.pod.DeletionTimestamp != nil {
+	if p.Object.DeletionTimestamp != nil {
 		s.withdraw(p)
 		return
 	}
@@ -231,12 +232,12 @@ func (s *Scheduler) makeWay(w *held, plugin string) {
 	p, now := w.pod, s.clock.Now()
 	s.deps.Metrics.waited(contractv1.CodeNames[contractv1.Code_ERROR], now.Sub(w.since))
 	s.unassume(p)
-	if p.pod.DeletionTimestamp != nil {
+	if p.Object.DeletionTimestamp != nil {
 		s.withdraw(p)
 		return
 	}
 	d := &Decision{
-		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count,
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count,
 		Message:  "waiting on permit for pod: preempted",
 		Outcomes: []framework.Outcome{{Point: framework.PointNames[contractv1.Point_PERMIT], Plugin: plugin, Code: contractv1.CodeNames[contractv1.Code_ERROR], Reasons: []string{"preempted"}}},
 	}
@@ -297,7 +298,7 @@ func (s *Scheduler) reviewDue() (time.Time, bool) {
 // orphans lets pods go that wait for a plugin which is in their profile no more.
 func (s *Scheduler) orphans(ctx context.Context) {
 	for _, w := range s.waiting {
-		profile := s.profiles[w.pod.pod.Spec.SchedulerName]
+		profile := s.profiles[w.pod.Object.Spec.SchedulerName]
 		for plugin := range w.until {
 			there := profile != nil && slices.ContainsFunc(profile.at.Points[contractv1.Point_PERMIT], func(i contractv1.PointInfo) bool { return i.Name == plugin })
 			if !there {
@@ -310,21 +311,21 @@ func (s *Scheduler) orphans(ctx context.Context) {
 // takeBack notes that the reserve plugins are to take back what they gave to a
 // pod, in reverse order, before anything else is asked.
 func (s *Scheduler) takeBack(p *podEntry, node string) {
-	delete(s.waiting, p.uid)
+	delete(s.waiting, p.UID)
 	p.preBinding = nil
 	if !p.reserved {
 		return
 	}
 	p.reserved = false
-	s.forgetAssumed(p.uid)
-	profile := s.profiles[p.pod.Spec.SchedulerName]
+	s.forgetAssumed(p.UID)
+	profile := s.profiles[p.Object.Spec.SchedulerName]
 	if profile == nil || !profile.at.Has(contractv1.Point_RESERVE) {
 		return
 	}
 	steps := profile.at.StepsFor(p.shape.converted(), contractv1.Point_UNRESERVE)
 	slices.Reverse(steps)
 	c := s.onNode(p, node, steps)
-	s.unreserves = append(s.unreserves, unreserve{p.pod.Spec.SchedulerName, profile.at, c})
+	s.unreserves = append(s.unreserves, unreserve{p.Object.Spec.SchedulerName, profile.at, c})
 }
 
 // step asks plugins at points that a pod with a node goes through, and counts what

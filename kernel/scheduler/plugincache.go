@@ -33,10 +33,10 @@ func (p *pluginCache) fresh(c *class, s *view) bool {
 
 // version is that of the kinds which the plugin reads.
 func (p *pluginCache) version(c *class, s *view) uint64 {
-	if c.known && c.objects == s.edits {
+	if c.known && c.objects == s.ObjectVersion {
 		return p.reads
 	}
-	return s.version(p.kinds)
+	return s.Version(p.kinds)
 }
 
 // predicateCache holds one predicate's answers for a class.

@@ -127,14 +127,14 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 // leave. Where predicates look beyond a node, those are asked about the one it chose; only if
 // they refuse, or extenders are to be told, about all.
 func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at framework.Plugins, step contractv1.CycleStep, trial *contractv1.Trial) (*contractv1.StepResult, error) {
-	c, extenders := p.shape.class, s.preempting(p.pod)
+	c, extenders := p.shape.class, s.preempting(p.Object)
 	for _, exact := range []bool{len(extenders) > 0, true} {
 		call, attempts, err := s.dryRun(ctx, p, c, at, step, trial, exact)
 		if err != nil {
 			return nil, err
 		}
 		if len(extenders) > 0 && len(call.Candidates) > 0 {
-			if call.Candidates, err = s.extendersTrim(ctx, p.pod, extenders, call.Candidates); err != nil {
+			if call.Candidates, err = s.extendersTrim(ctx, p.Object, extenders, call.Candidates); err != nil {
 				return nil, err
 			}
 			if len(call.Candidates) == 0 {
@@ -206,13 +206,13 @@ func (s *Scheduler) standing(p *podEntry) *contractv1.Standing {
 		return nil
 	}
 	standing := &contractv1.Standing{NodeName: p.nominated}
-	e := s.snapshot.byName[p.nominated]
-	if e == nil || e.node == nil {
+	e := s.snapshot.ByName[p.nominated]
+	if e == nil || e.Object == nil {
 		return standing
 	}
-	standing.Known, standing.Node = true, e.index
-	for uid, pod := range e.pods {
-		if pod.pod.DeletionTimestamp != nil && preempted(pod.pod) {
+	standing.Known, standing.Node = true, e.Index
+	for uid, pod := range e.Pods {
+		if pod.Object.DeletionTimestamp != nil && preempted(pod.Object) {
 			standing.Leaving = append(standing.Leaving, string(uid))
 		}
 	}

@@ -175,7 +175,7 @@ func TestDeletedInPreBind(t *testing.T) {
 			tc.delete(c)
 			eventually(t, "the next one has its room", func() (has bool) {
 				c.clock.Step(time.Second)
-				c.ask(t, func() { has = c.sched.pods["pod-next"].node == "n0" })
+				c.ask(t, func() { has = c.sched.pods["pod-next"].Node == "n0" })
 				return has
 			})
 			if got := did.all(); got != "works" {
@@ -191,8 +191,8 @@ func TestDeletedInPreBind(t *testing.T) {
 			})
 			c.eventuallyBound(t, "next", "n0")
 			c.ask(t, func() {
-				if p := c.sched.pods["pod-low"]; p != nil && (p.forgone != "" || p.assumed || p.node != "" || p.place != nowhere) {
-					t.Errorf("it is left on %q, gave up %q, assumed %t, in place %v", p.node, p.forgone, p.assumed, p.place)
+				if p := c.sched.pods["pod-low"]; p != nil && (p.forgone != "" || p.assumed || p.Node != "" || p.place != nowhere) {
+					t.Errorf("it is left on %q, gave up %q, assumed %t, in place %v", p.Node, p.forgone, p.assumed, p.place)
 				}
 			})
 		})
@@ -220,7 +220,7 @@ func TestDeletedBehindItsBinding(t *testing.T) {
 	})
 	close(release)
 	eventually(t, "it is on its node", func() (on bool) {
-		c.ask(t, func() { p := c.sched.pods["pod-low"]; on = p.node == "n0" && p.forgone == "" })
+		c.ask(t, func() { p := c.sched.pods["pod-low"]; on = p.Node == "n0" && p.forgone == "" })
 		return on
 	})
 }

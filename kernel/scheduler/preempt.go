@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // evictions bounds the victims that are evicted at once.
@@ -32,17 +34,17 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 	if s.deps.Evict == nil || s.deps.Status == nil {
 		return errors.New("preemption is not configured")
 	}
-	if int(n.GetNode()) >= len(s.snapshot.byIndex) || s.snapshot.byIndex[n.GetNode()] == nil {
+	if int(n.GetNode()) >= len(s.snapshot.ByIndex) || s.snapshot.ByIndex[n.GetNode()] == nil {
 		return fmt.Errorf("it nominated node %d, which is not there", n.GetNode())
 	}
-	node := s.snapshot.byIndex[n.GetNode()]
+	node := s.snapshot.ByIndex[n.GetNode()]
 	victims, err := s.victimsOf(p, node, n.GetVictims())
 	if err != nil {
 		return err
 	}
-	if extenders := s.preempting(p.pod); !asked && len(extenders) > 0 && len(victims) > 0 {
+	if extenders := s.preempting(p.Object); !asked && len(extenders) > 0 && len(victims) > 0 {
 		named := []*contractv1.Candidate{{Node: n.GetNode(), Victims: n.GetVictims()}}
-		left, err := s.extendersTrim(ctx, p.pod, extenders, named)
+		left, err := s.extendersTrim(ctx, p.Object, extenders, named)
 		if err != nil {
 			return err
 		}
@@ -58,28 +60,28 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 		s.counts.victims.Observe(float64(len(victims)))
 	}
 	// Pods with a lower priority that count on the node are to look elsewhere.
-	for _, other := range slices.Clone(s.snapshot.nominees[node.name]) {
-		if other != &p.clusterPod && other.priorityNow() < p.priorityNow() {
-			s.withdraw(s.pods[other.uid])
+	for _, other := range slices.Clone(s.snapshot.Nominees[node.Name]) {
+		if other != &p.Pod && other.PriorityNow() < p.PriorityNow() {
+			s.withdraw(s.pods[other.UID])
 		}
 	}
-	s.nominated(p, node.name)
-	name := node.name
+	s.nominated(p, node.Name)
+	name := node.Name
 	p.unwritten = &name
 	var evict []*v1.Pod
 	p.victims = map[*podEntry]bool{}
 	for _, victim := range victims {
-		switch w := s.waiting[victim.uid]; {
-		case victim.pod.DeletionTimestamp != nil:
+		switch w := s.waiting[victim.UID]; {
+		case victim.Object.DeletionTimestamp != nil:
 		case w != nil:
 			s.makeWay(w, plugin)
-			s.evicted(victim.pod, p.pod, name, " (in kube-scheduler memory).")
+			s.evicted(victim.Object, p.Object, name, " (in kube-scheduler memory).")
 		case victim.preBinding.yields(plugin):
 			p.victims[victim], victim.evictor = true, p
-			s.evicted(victim.pod, p.pod, name, " (in kube-scheduler memory).")
+			s.evicted(victim.Object, p.Object, name, " (in kube-scheduler memory).")
 		default:
 			p.victims[victim], victim.evictor = true, p
-			evict = append(evict, victim.pod)
+			evict = append(evict, victim.Object)
 		}
 	}
 	p.preempting = len(p.victims) > 0
@@ -87,7 +89,7 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 		p.evicted = p.preempting // there is nothing to ask for
 		return nil
 	}
-	preemptor, ctx := p.pod, beside(ctx)
+	preemptor, ctx := p.Object, beside(ctx)
 	s.bindings.Go(func() {
 		began := time.Now()
 		result := preemption{uid: preemptor.UID, err: s.evict(ctx, evict, preemptor, name)}
@@ -101,20 +103,20 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 }
 
 // victimsOf are the pods that a plugin named.
-func (s *Scheduler) victimsOf(p *podEntry, node *nodeEntry, uids []string) ([]*podEntry, error) {
-	if never := p.pod.Spec.PreemptionPolicy; never != nil && *never == v1.PreemptNever && len(uids) > 0 {
+func (s *Scheduler) victimsOf(p *podEntry, node *snapshot.Node, uids []string) ([]*podEntry, error) {
+	if never := p.Object.Spec.PreemptionPolicy; never != nil && *never == v1.PreemptNever && len(uids) > 0 {
 		return nil, errors.New("it named victims for a pod whose preemptionPolicy is Never")
 	}
 	var victims []*podEntry
 	for _, uid := range uids {
-		victim := node.pods[types.UID(uid)]
+		victim := node.Pods[types.UID(uid)]
 		switch {
 		case victim == nil:
-			return nil, fmt.Errorf("it named victim %s, which is not on node %s", uid, node.name)
-		case victim.priorityNow() >= p.priorityNow():
-			return nil, fmt.Errorf("it named victim %s/%s, whose priority %d is not below %d", victim.namespace, victim.name, victim.priorityNow(), p.priorityNow())
-		case !slices.Contains(victims, s.pods[victim.uid]):
-			victims = append(victims, s.pods[victim.uid])
+			return nil, fmt.Errorf("it named victim %s, which is not on node %s", uid, node.Name)
+		case victim.PriorityNow() >= p.PriorityNow():
+			return nil, fmt.Errorf("it named victim %s/%s, whose priority %d is not below %d", victim.Namespace, victim.Name, victim.PriorityNow(), p.PriorityNow())
+		case !slices.Contains(victims, s.pods[victim.UID]):
+			victims = append(victims, s.pods[victim.UID])
 		}
 	}
 	return victims, nil
@@ -199,10 +201,10 @@ func (s *Scheduler) settlePreemptor(p *podEntry) {
 
 // withdraw takes a pod's nomination back, here and in the API.
 func (s *Scheduler) withdraw(p *podEntry) {
-	if p.nominated == "" && p.pod.Status.NominatedNodeName == "" && !p.expected.stands() {
+	if p.nominated == "" && p.Object.Status.NominatedNodeName == "" && !p.expected.stands() {
 		return
 	}
-	written := p.pod.Status.NominatedNodeName != "" || p.unwritten == nil || p.expected.stands()
+	written := p.Object.Status.NominatedNodeName != "" || p.unwritten == nil || p.expected.stands()
 	if p.expected != nil {
 		p.expected.over = true
 	}

@@ -48,17 +48,17 @@ func (c *class) narrow(ctx context.Context, s *view) error {
 	for i := range infos {
 		a := &n.answers[i]
 		reads := a.reads
-		if !a.known || c.objects != s.edits {
-			reads = s.version(infos[i].Reads)
+		if !a.known || c.objects != s.ObjectVersion {
+			reads = s.Version(infos[i].Reads)
 		}
-		if a.known && a.reads == reads && a.nodes == s.nodes && (infos[i].Scope != "cluster" || a.position == s.log.end()) {
+		if a.known && a.reads == reads && a.nodes == s.NodeVersion && (infos[i].Scope != "cluster" || a.position == s.Log.End()) {
 			continue
 		}
 		if !framework.Concerns(c.shape.Pod, infos[i].Pods) {
-			*a = narrowAnswer{known: true, reads: reads, nodes: s.nodes, position: s.log.end()}
+			*a = narrowAnswer{known: true, reads: reads, nodes: s.NodeVersion, position: s.Log.End()}
 			continue
 		}
-		*a = narrowAnswer{reads: reads, nodes: s.nodes, position: s.log.end()}
+		*a = narrowAnswer{reads: reads, nodes: s.NodeVersion, position: s.Log.End()}
 		call.Steps = append(call.Steps, contractv1.CycleStep{Point: contractv1.Point_PRE_FILTER, Plugin: i})
 	}
 	if len(call.Steps) == 0 {
@@ -77,13 +77,13 @@ func (c *class) narrow(ctx context.Context, s *view) error {
 		a.known, a.result = r.GetCode() != contractv1.Code_SKIP || len(r.GetReasons()) == 0, r
 	}
 	before := *n
-	n.combine(infos, len(s.byIndex))
+	n.combine(infos, len(s.ByIndex))
 	if (before.stop == nil) == (n.stop == nil) && (before.allowed == nil) == (n.allowed == nil) && slices.Equal(before.allowed, n.allowed) && c.known {
 		c.message = "" // the words may be others
 		return nil
 	}
 	c.message = ""
-	for node := range s.byIndex {
+	for node := range s.ByIndex {
 		if c.mark[node] != c.tick {
 			c.mark[node] = c.tick
 			c.list = append(c.list, uint32(node))
@@ -141,7 +141,7 @@ func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[stri
 // preScore tells the pre-score plugins which nodes fit, when anything is another
 // than in the decision before.
 func (c *class) preScore(ctx context.Context, s *view) error {
-	if !c.at.Has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.log.end() {
+	if !c.at.Has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.Log.End() {
 		return nil
 	}
 	call := &contractv1.CycleCall{Steps: c.at.Steps(contractv1.Point_PRE_SCORE), Class: c.id, Nodes: c.fit}

@@ -83,8 +83,8 @@ func (s *Scheduler) takeProfiles(now time.Time) {
 		}
 	}
 	for _, p := range s.pods {
-		switch name := p.pod.Spec.SchedulerName; {
-		case s.profiles[name] == nil || p.node != "" || p.pod.DeletionTimestamp != nil:
+		switch name := p.Object.Spec.SchedulerName; {
+		case s.profiles[name] == nil || p.Node != "" || p.Object.DeletionTimestamp != nil:
 		case s.profiles[name].removed:
 			s.queue.remove(p)
 			s.nominated(p, "")
@@ -193,9 +193,9 @@ func (s *Scheduler) flush(ctx context.Context) error {
 		fresh = p.turn() || fresh
 	}
 	// A policy that is new learns from an empty delta that it is behind.
-	if len(s.snapshot.pending) > 0 || fresh {
-		operations := s.snapshot.pending
-		s.snapshot.pending = nil
+	if len(s.snapshot.Pending) > 0 || fresh {
+		operations := s.snapshot.Pending
+		s.snapshot.Pending = nil
 		if err := s.applyAll(ctx, operations); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (s *Scheduler) flush(ctx context.Context) error {
 
 // applyAll gives operations to the policies as the next delta.
 func (s *Scheduler) applyAll(ctx context.Context, operations []*contractv1.Operation) error {
-	delta := s.replica.advance(operations)
+	delta := s.replica.Advance(operations)
 	s.tellDelta(delta)
 	for name, p := range s.profiles {
 		for _, policy := range []Policy{p.policy, p.next} {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // place says where a pod is on its way.
@@ -24,7 +25,7 @@ const (
 
 // podEntry is what the cycle keeps of a pod that has not ended.
 type podEntry struct {
-	clusterPod
+	snapshot.Pod
 	shape *shape // of which clusterPod has the base
 
 	assumed bool // on its node
@@ -162,8 +163,8 @@ func (q *queue) add(p *podEntry, e entry, now time.Time) {
 
 func (p *podEntry) prioritize() {
 	p.priority = 0
-	if p.pod.Spec.Priority != nil {
-		p.priority = *p.pod.Spec.Priority
+	if p.Object.Spec.Priority != nil {
+		p.priority = *p.Object.Spec.Priority
 	}
 }
 
@@ -202,7 +203,7 @@ func (q *queue) remove(p *podEntry) {
 			q.gates--
 		}
 		q.waits(p, -1)
-		delete(q.pool, p.uid)
+		delete(q.pool, p.UID)
 		q.ungroup(p)
 	case entering:
 		last := len(q.doorstep) - 1
@@ -293,7 +294,7 @@ func (q *queue) park(p *podEntry, f *framework.Failure, now time.Time) {
 	p.faults = 0
 	p.stamp, p.ready, p.flushed = now, time.Time{}, false
 	p.place = unschedulable
-	q.pool[p.uid] = p
+	q.pool[p.UID] = p
 	q.enroll(p)
 	q.waits(p, 1)
 	q.came(queueUnschedulable, eventAttemptFailed)
@@ -304,7 +305,7 @@ func (q *queue) gate(p *podEntry, f *framework.Failure) {
 	p.failed = f
 	p.place = gated
 	q.gates++
-	q.pool[p.uid] = p
+	q.pool[p.UID] = p
 	q.enroll(p)
 	q.came(queueUnschedulable, p.entry.event)
 }

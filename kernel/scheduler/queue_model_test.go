@@ -131,7 +131,7 @@ func runModel(t *testing.T, seed uint64) {
 				}
 				fallthrough
 			default:
-				delete(m.pods, out.name)
+				delete(m.pods, out.Name)
 			}
 			out = nil
 			continue
@@ -141,7 +141,7 @@ func runModel(t *testing.T, seed uint64) {
 			p := newEntry(fmt.Sprint("p", next), priority(int32(random.IntN(4))))
 			next++
 			q.add(p, fresh, now)
-			m.pods[p.name] = &modelPod{podEntry: p, where: "active", priority: *p.pod.Spec.Priority, stamp: now}
+			m.pods[p.Name] = &modelPod{podEntry: p, where: "active", priority: *p.Object.Spec.Priority, stamp: now}
 		case 3, 4, 5, 6: // the next one
 			want, got := m.pop(now), q.pop(now)
 			if (want == nil) != (got == nil) || want != nil && want.podEntry != got {
@@ -175,14 +175,14 @@ func runModel(t *testing.T, seed uint64) {
 		case 9: // a pod goes
 			if p := any("active", "backoff", "faulty", "pool"); p != nil {
 				q.remove(p.podEntry)
-				delete(m.pods, p.name)
+				delete(m.pods, p.Name)
 			}
 		case 10: // a pod's priority changes while it waits
 			if p := any("active", "backoff", "faulty"); p != nil {
 				p.priority = int32(random.IntN(4))
-				changed := p.pod.DeepCopy()
+				changed := p.Object.DeepCopy()
 				changed.Spec.Priority = &p.priority
-				p.podEntry.pod = changed
+				p.podEntry.Object = changed
 				q.reorder(p.podEntry, now)
 			}
 		case 11: // at once, whatever the back-off
@@ -199,7 +199,7 @@ func name(p *podEntry) string {
 	if p == nil {
 		return "nobody"
 	}
-	return p.name
+	return p.Name
 }
 
 // checkQueue compares where pods are, and the queue with itself.
@@ -210,15 +210,15 @@ func checkQueue(t *testing.T, q *queue, m *model, step int) {
 		count[p.where]++
 		want := map[string]place{"active": active, "backoff": backingOff, "faulty": backingOff, "pool": unschedulable, "out": nowhere}[p.where]
 		if p.podEntry.place != want {
-			t.Fatalf("step %d: %s is in place %d, want %s", step, p.name, p.podEntry.place, p.where)
+			t.Fatalf("step %d: %s is in place %d, want %s", step, p.Name, p.podEntry.place, p.where)
 		}
 	}
 	grouped := 0
 	for key, g := range q.groups {
 		grouped += len(g.pods)
 		for p := range g.pods {
-			if p.group != g || q.pool[p.uid] != p || key.shape != p.shape || g.from > p.seen {
-				t.Fatalf("step %d: %s is in a group that is not its own", step, p.name)
+			if p.group != g || q.pool[p.UID] != p || key.shape != p.shape || g.from > p.seen {
+				t.Fatalf("step %d: %s is in a group that is not its own", step, p.Name)
 			}
 		}
 	}
@@ -230,10 +230,10 @@ func checkQueue(t *testing.T, q *queue, m *model, step int) {
 		for i := range h.items {
 			p := h.items[i].pod
 			if h.items[i] != p.turn() {
-				t.Fatalf("step %d: the heap has another turn of %s than it has", step, p.name)
+				t.Fatalf("step %d: the heap has another turn of %s than it has", step, p.Name)
 			}
 			if p.index != i {
-				t.Fatalf("step %d: %s thinks it is at %d, and is at %d", step, p.name, p.index, i)
+				t.Fatalf("step %d: %s thinks it is at %d, and is at %d", step, p.Name, p.index, i)
 			}
 		}
 	}

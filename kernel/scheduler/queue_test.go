@@ -9,6 +9,7 @@ import (
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 func testQueue() *queue {
@@ -25,7 +26,7 @@ func newEntry(name string, change ...func(*v1.Pod)) *podEntry {
 	if err != nil {
 		panic(err)
 	}
-	return &podEntry{clusterPod: clusterPod{uid: types.UID(name), name: name, pod: p, base: &sh.baseShape}, shape: sh}
+	return &podEntry{Pod: snapshot.Pod{UID: types.UID(name), Name: name, Object: p, Shape: &sh.Shape}, shape: sh}
 }
 
 var (
@@ -43,12 +44,12 @@ func TestQueueOrder(t *testing.T) {
 	q.add(newEntry("new"), fresh, t0.Add(time.Second))
 	q.add(newEntry("negative", priority(-1)), fresh, t0)
 	for _, want := range []string{"high", "old", "new", "negative"} {
-		if p := q.pop(t0.Add(time.Minute)); p == nil || p.name != want {
+		if p := q.pop(t0.Add(time.Minute)); p == nil || p.Name != want {
 			t.Fatalf("got %v, want %s", p, want)
 		}
 	}
 	if p := q.pop(t0); p != nil {
-		t.Errorf("empty queue gave %s", p.name)
+		t.Errorf("empty queue gave %s", p.Name)
 	}
 }
 
@@ -110,12 +111,12 @@ func TestPopFromBackoff(t *testing.T) {
 	q.everything(eventForced, t0)
 	q.add(newEntry("fresh"), fresh, t0)
 	for _, want := range []string{"fresh", "refused", "low"} {
-		if p := q.pop(t0); p == nil || p.name != want {
+		if p := q.pop(t0); p == nil || p.Name != want {
 			t.Fatalf("got %v, want %s", p, want)
 		}
 	}
 	if p := q.pop(t0); p != nil {
-		t.Fatalf("%s did not wait", p.name)
+		t.Fatalf("%s did not wait", p.Name)
 	}
 	if p := q.pop(t0.Add(2 * time.Second)); p != erred {
 		t.Fatalf("got %v, want erred", p)
@@ -179,7 +180,7 @@ func TestClockJumpsAhead(t *testing.T) {
 	q.flushStale(ahead)
 	seen := map[string]bool{}
 	for p := q.pop(ahead); p != nil; p = q.pop(ahead) {
-		seen[p.name] = true
+		seen[p.Name] = true
 	}
 	if len(seen) != 3 {
 		t.Fatalf("only %v are tried", seen)
@@ -238,7 +239,7 @@ func TestRemoveEverywhere(t *testing.T) {
 	for _, p := range []*podEntry{a, b, c, d} {
 		q.remove(p)
 		if p.place != nowhere {
-			t.Errorf("%s is in place %d", p.name, p.place)
+			t.Errorf("%s is in place %d", p.Name, p.place)
 		}
 	}
 	if q.active.Len()+q.backoff.Len()+q.faulty.Len()+len(q.pool)+len(q.groups)+q.gates != 0 {

@@ -97,7 +97,7 @@ func (m *queueMetrics) waits(p *podEntry, by float64) {
 	}
 	for k := range p.failed.Rejectors {
 		if plugin := p.failed.Rejectors[k].Name; plugin != "" {
-			m.refused.WithLabelValues(plugin, p.pod.Spec.SchedulerName).Add(by)
+			m.refused.WithLabelValues(plugin, p.Object.Spec.SchedulerName).Add(by)
 		}
 	}
 }

@@ -59,9 +59,9 @@ func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
 
 // refusals are all nodes with what refused the class, as a call without steps.
 func (c *class) refusals(s *view) *contractv1.CycleCall {
-	call := &contractv1.CycleCall{Class: c.id, Nodes: make([]uint32, 0, s.count), Refused: make([]uint32, 0, s.count)}
+	call := &contractv1.CycleCall{Class: c.id, Nodes: make([]uint32, 0, s.Count), Refused: make([]uint32, 0, s.Count)}
 	list := newRefusals(c, call)
-	for n, e := range s.byIndex {
+	for n, e := range s.ByIndex {
 		if e == nil {
 			continue
 		}

@@ -173,7 +173,7 @@ func (q *patchQueue) pop() (note, bool) {
 // nominate has a pod's nomination written.
 func (r *reporter) nominate(p *podEntry) {
 	if r.status != nil {
-		r.patch(note{pod: p.pod, nominated: p.unwritten})
+		r.patch(note{pod: p.Object, nominated: p.unwritten})
 	}
 	p.unwritten = nil
 }

@@ -70,7 +70,7 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 		done := make(chan struct{})
 		s.inspections <- func(context.Context) {
 			for _, p := range s.pods {
-				if p.node != "" {
+				if p.Node != "" {
 					placed++
 				}
 			}
@@ -93,13 +93,13 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 	}
 	for _, of := range []*Scheduler{c.sched, s} {
 		for uid, p := range of.pods {
-			if at := c.byUID[uid].Spec.NodeName; p.node != at || of.snapshot.byName[at].pods[uid] != &p.clusterPod {
-				t.Errorf("pod %s is on %s, and one takes it to be on %q", p.name, at, p.node)
+			if at := c.byUID[uid].Spec.NodeName; p.Node != at || of.snapshot.ByName[at].Pods[uid] != &p.Pod {
+				t.Errorf("pod %s is on %s, and one takes it to be on %q", p.Name, at, p.Node)
 			}
 		}
 		placed := 0
-		for _, e := range of.snapshot.byName {
-			placed += len(e.pods)
+		for _, e := range of.snapshot.ByName {
+			placed += len(e.Pods)
 		}
 		if placed != pods {
 			t.Errorf("%d pods are on nodes, want %d", placed, pods)
@@ -125,7 +125,7 @@ func TestNodeVanishesBeforeTheBinding(t *testing.T) {
 	eventually(t, "it was refused", func() bool { _, known := c.sched.Explain("a", "p"); return known && len(c.bound()) == 0 })
 	// Else it may be tried there again, where this API has it.
 	eventually(t, "the node is known to be gone", func() (gone bool) {
-		c.ask(t, func() { e := c.sched.snapshot.byName["gone"]; gone = e == nil || e.node == nil })
+		c.ask(t, func() { e := c.sched.snapshot.ByName["gone"]; gone = e == nil || e.Object == nil })
 		return gone
 	})
 	c.nodes.Add(schedulertest.MakeNode("there", 1000, nil))

@@ -17,6 +17,7 @@ import (
 
 	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/kernel/scheduler/handover"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -45,7 +46,7 @@ type Scheduler struct {
 	followMu  sync.Mutex
 	followers atomic.Pointer[[]*Comparison]
 
-	replica *replica
+	replica *snapshot.Replica
 	record  *record
 	counts  *queueMetrics
 	whole   *wholeNodes // nil: nobody needs them
@@ -57,7 +58,7 @@ type Scheduler struct {
 	oneByOne   bool      // pods are not decided about together (ahead.go)
 	run        []runner  // memory of ahead
 	takenAt    []int32   // of nodes in it, see correct; otherwise 0
-	snapshot   *snapshot
+	snapshot   *snapshot.Snapshot
 	view       *view // of it
 	queue      *queue
 	pods       map[types.UID]*podEntry
@@ -120,9 +121,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		inbox:     make(chan event, 1024),
 		preempted: make(chan preemption, evictions), evicting: make(chan struct{}, evictions), counts: deps.Metrics.ofQueue(),
 		wake: make(chan struct{}, 1), inspections: make(chan func(context.Context)),
-		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
+		replica: snapshot.NewReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
 		source:   rand.NewPCG(seed, seed^0x9e3779b97f4a7c15),
-		snapshot: newSnapshot(), queue: newQueue(&cfg),
+		snapshot: snapshot.NewSnapshot(), queue: newQueue(&cfg),
 		pods:    map[types.UID]*podEntry{},
 		waiting: map[types.UID]*held{}, presumed: map[objectRef]assumption{},
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
@@ -145,7 +146,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 
 // Replica implements ReplicaSource: everything the plugins were told so far.
 // Safe for concurrent use, before, while and after Run.
-func (s *Scheduler) Replica() *contractv1.Delta { return s.replica.full() }
+func (s *Scheduler) Replica() *contractv1.Delta { return s.replica.Full() }
 
 // Run schedules until ctx ends and returns when all its goroutines have. It can
 // be called once.

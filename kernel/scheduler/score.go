@@ -10,7 +10,7 @@ func (c *class) score(ctx context.Context, s *view) error {
 	touched := c.touchedFit(s)
 	for i := range c.priorities {
 		cache := &c.priorities[i]
-		if c.fitOld || c.nodes != s.nodes {
+		if c.fitOld || c.nodes != s.NodeVersion {
 			cache.moved = true
 		}
 		candidates := touched
@@ -75,12 +75,12 @@ func (c *class) takeScore(cache *priorityCache, n uint32, score int64) {
 
 // touchedFit lists, once each, the nodes touched since the last update that fit.
 func (c *class) touchedFit(s *view) []uint32 {
-	touched, _ := s.log.since(c.position)
+	touched, _ := s.Log.Since(c.position)
 	c.list = c.list[:0]
 	for _, t := range touched {
-		if c.fail[t.node] == fits && c.mark[t.node] == c.tick {
-			c.mark[t.node] = 0 // each once
-			c.list = append(c.list, t.node)
+		if c.fail[t.Node] == fits && c.mark[t.Node] == c.tick {
+			c.mark[t.Node] = 0 // each once
+			c.list = append(c.list, t.Node)
 		}
 	}
 	return c.list

@@ -4,11 +4,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // shape is what all pods of a shape have in common; owned by the cycle.
 type shape struct {
-	baseShape
+	snapshot.Shape
 
 	entrance entrance // what plugins said at the queue's entrance
 
@@ -23,9 +24,9 @@ type shape struct {
 
 // setClass gives the shape cached results; nil: none.
 func (s *shape) setClass(c *class) {
-	s.class, s.of, s.used, s.pace, s.trials = c, nil, 0, pace{}, nil
+	s.class, s.Class, s.used, s.pace, s.trials = c, nil, 0, pace{}, nil
 	if c != nil {
-		s.of = c
+		s.Class = c
 	}
 }
 
@@ -34,7 +35,7 @@ func (s *shape) converted() *convert.Pod {
 	if s == nil {
 		return nil
 	}
-	return s.baseShape.converted()
+	return s.Shape.Converted()
 }
 
 func newShape(pod *v1.Pod) (*shape, error) {
@@ -42,5 +43,5 @@ func newShape(pod *v1.Pod) (*shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &shape{baseShape: baseShape{Pod: converted}}, nil
+	return &shape{Shape: snapshot.Shape{Pod: converted}}, nil
 }

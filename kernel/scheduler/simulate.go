@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // Cluster is a picture of a cluster as the scheduler needs it. Objects are
@@ -187,17 +188,17 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 		if p == nil || ctx.Err() != nil {
 			return out, ctx.Err()
 		}
-		x := out[at[p.uid]]
+		x := out[at[p.UID]]
 		// Each pod has choices of its own, so that what became of others does not
 		// change which of the tied nodes it takes.
-		s.random = rand.New(rand.NewPCG(seed, uint64(at[p.uid])))
+		s.random = rand.New(rand.NewPCG(seed, uint64(at[p.UID])))
 		preferred := ""
-		if i := at[p.uid]; i < len(before) {
+		if i := at[p.UID]; i < len(before) {
 			preferred = before[i].Node
 		}
 		node, d, err := s.try(ctx, p, preferred)
 		if err != nil {
-			return nil, fmt.Errorf("simulate pod %s/%s: %w", p.namespace, p.name, err)
+			return nil, fmt.Errorf("simulate pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 		x.Attempt, x.Nodes, x.Feasible, x.Message = 1, d.Nodes, d.Feasible, d.Message
 		if node == nil {
@@ -210,27 +211,27 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 			}
 			continue
 		}
-		x.State, x.Node = "placed", node.name
+		x.State, x.Node = "placed", node.Name
 		tellEvidence(d.evidence, x, o.limit())
 	}
 }
 
 // try decides about a pod and puts it on its node; of the best nodes the
 // preferred one, if it is among them.
-func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*nodeEntry, *Decision, error) {
-	d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(), Attempt: 1, Nodes: s.snapshot.count}
+func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*snapshot.Node, *Decision, error) {
+	d := &Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: s.clock.Now(), Attempt: 1, Nodes: s.snapshot.Count}
 	node, err := s.decide(ctx, p, d)
 	if err != nil || node == nil {
 		return nil, d, err
 	}
 	c := p.shape.class
 	for _, n := range c.tops() {
-		if other := s.snapshot.byIndex[n]; other.name == preferred && other != node {
+		if other := s.snapshot.ByIndex[n]; other.Name == preferred && other != node {
 			node, d.evidence = other, c.evidence(s.view, n, d.Total)
 			break
 		}
 	}
-	s.snapshot.addPod(&p.clusterPod, node.name)
+	s.snapshot.AddPod(&p.Pod, node.Name)
 	return node, d, nil
 }
 

@@ -12,8 +12,8 @@ import (
 // queued is the pod with its name, as plugins at points see it.
 func (p *podEntry) queued() *contractv1.QueuedPod {
 	q := &contractv1.QueuedPod{
-		Pod:         p.shape.Occupant(p.name, string(p.uid), ""),
-		CreatedUnix: p.pod.CreationTimestamp.Unix(), Attempts: uint32(p.attempts),
+		Pod:         p.shape.Occupant(p.Name, string(p.UID), ""),
+		CreatedUnix: p.Object.CreationTimestamp.Unix(), Attempts: uint32(p.attempts),
 	}
 	if !p.since.IsZero() {
 		q.QueuedUnixNano = p.since.UnixNano()
@@ -24,8 +24,8 @@ func (p *podEntry) queued() *contractv1.QueuedPod {
 // onNode is a call about a pod and the node that it has.
 func (s *Scheduler) onNode(p *podEntry, node string, steps []contractv1.CycleStep) *contractv1.CycleCall {
 	c := &contractv1.CycleCall{Steps: steps, Pods: []*contractv1.QueuedPod{p.queued()}, NodeName: node}
-	if e := s.snapshot.byName[node]; e != nil && e.node != nil {
-		c.Node, c.HasNode = e.index, true
+	if e := s.snapshot.ByName[node]; e != nil && e.Object != nil {
+		c.Node, c.HasNode = e.Index, true
 	}
 	return c
 }

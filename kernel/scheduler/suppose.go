@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // Questions about what is not so: pods are put on nodes or taken off them in the
@@ -55,14 +57,14 @@ func (s *supposed) note(operations []*contractv1.Operation) {
 }
 
 // back takes all of it back: the operations that have to be told for that.
-func (s *supposed) back(of *snapshot) []*contractv1.Operation {
+func (s *supposed) back(of *snapshot.Snapshot) []*contractv1.Operation {
 	var back []*contractv1.Operation
 	for at, added := range *s {
-		e := of.byIndex[at.node]
+		e := of.ByIndex[at.node]
 		if added {
-			back = append(back, opPodRemove(e, at.uid))
+			back = append(back, snapshot.PodRemove(e, at.uid))
 		} else {
-			back = append(back, opPodAdd(e, e.pods[types.UID(at.uid)]))
+			back = append(back, snapshot.PodAdd(e, e.Pods[types.UID(at.uid)]))
 		}
 	}
 	clear(*s)
@@ -71,15 +73,15 @@ func (s *supposed) back(of *snapshot) []*contractv1.Operation {
 
 // ownNode is the node that a pod is nominated to, if it fits there: it is tried
 // before all others and not compared with them.
-func (s *Scheduler) ownNode(ctx context.Context, p *podEntry, c *class) (*nodeEntry, error) {
+func (s *Scheduler) ownNode(ctx context.Context, p *podEntry, c *class) (*snapshot.Node, error) {
 	if p.nominated == "" {
 		return nil, nil
 	}
-	e := s.snapshot.byName[p.nominated]
-	if e == nil || e.node == nil || !c.fitsAlone(e.index) {
+	e := s.snapshot.ByName[p.nominated]
+	if e == nil || e.Object == nil || !c.fitsAlone(e.Index) {
 		return nil, nil
 	}
-	answers, err := c.besides(ctx, s.view, []uint32{e.index}, &p.clusterPod)
+	answers, err := c.besides(ctx, s.view, []uint32{e.Index}, &p.Pod)
 	if err != nil || answers[0].predicate != fits {
 		return nil, err
 	}

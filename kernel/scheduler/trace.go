@@ -14,8 +14,8 @@ const spanName = "Scheduling"
 // beginSpan begins the span of an attempt, with OpenTelemetry's names for what it is about.
 func (s *Scheduler) beginSpan(ctx context.Context, p *podEntry) (context.Context, oteltrace.Span) {
 	return s.deps.Tracer.Start(ctx, spanName, oteltrace.WithAttributes(
-		attribute.String("k8s.namespace.name", p.namespace), attribute.String("k8s.pod.name", p.name), attribute.String("k8s.pod.uid", string(p.uid)),
-		attribute.String("pintle.profile", p.pod.Spec.SchedulerName), attribute.Int("pintle.attempt", int(p.attempts)),
+		attribute.String("k8s.namespace.name", p.Namespace), attribute.String("k8s.pod.name", p.Name), attribute.String("k8s.pod.uid", string(p.UID)),
+		attribute.String("pintle.profile", p.Object.Spec.SchedulerName), attribute.Int("pintle.attempt", int(p.attempts)),
 	))
 }
 

@@ -123,7 +123,7 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 			labels := label(n, random.IntN(2) == 0)
 			c.nodes.Modify(schedulertest.MakeNode(n, 4000, labels))
 			eventually(t, n+" is seen", func() (seen bool) {
-				c.ask(t, func() { seen = c.sched.snapshot.byName[n].node.Labels["shut"] == labels["shut"] })
+				c.ask(t, func() { seen = c.sched.snapshot.ByName[n].Object.Labels["shut"] == labels["shut"] })
 				return seen
 			})
 		}

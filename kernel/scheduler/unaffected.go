@@ -4,6 +4,8 @@ import (
 	"context"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // askUnaffected asks the plugins that look at pods on nodes whether they ignore pods of
@@ -14,18 +16,18 @@ func (c *class) askUnaffected(ctx context.Context) {
 	if !ok {
 		return
 	}
-	u := &unaffected{policy: c.policy, generation: c.generation}
+	u := &snapshot.Unaffected{Policy: c.policy, Generation: c.generation}
 	for p := range min(len(c.predicates), 64) {
 		if c.predicates[p].looksAtPods() && asked.AloofVerdict(ctx, p, c.id) {
-			u.predicates |= 1 << p
+			u.Predicates |= 1 << p
 		}
 	}
 	for i := range min(len(c.priorities), 64) {
 		if c.priorities[i].looksAtPods() && asked.AloofScore(ctx, i, c.id) {
-			u.priorities |= 1 << i
+			u.Priorities |= 1 << i
 		}
 	}
-	if u.policy.Generation() == u.generation {
+	if u.Policy.Generation() == u.Generation {
 		c.unaffected = u // else a plugin failed meanwhile, or came back
 	}
 }
@@ -34,21 +36,21 @@ func (c *class) askUnaffected(ctx context.Context) {
 // ignore pods of the class and all pods that came and went.
 func (c *class) findUntouched(s *view) {
 	c.untouchedPredicates, c.untouchedPriorities = 0, 0
-	touched, ok := s.log.since(c.position)
+	touched, ok := s.Log.Since(c.position)
 	if !ok || !c.known || c.unaffected == nil {
 		return
 	}
-	predicates, priorities := c.unaffected.predicates, c.unaffected.priorities
-	var last *unaffected
+	predicates, priorities := c.unaffected.Predicates, c.unaffected.Priorities
+	var last *snapshot.Unaffected
 	for i := range touched {
 		t := &touched[i]
-		if t.by == last && last != nil {
+		if t.IgnoredBy == last && last != nil {
 			continue
 		}
-		if last = t.by; last == nil || last.policy != c.unaffected.policy || last.generation != c.unaffected.generation {
+		if last = t.IgnoredBy; last == nil || last.Policy != c.unaffected.Policy || last.Generation != c.unaffected.Generation {
 			return
 		}
-		if predicates, priorities = predicates&last.predicates, priorities&last.priorities; predicates|priorities == 0 {
+		if predicates, priorities = predicates&last.Predicates, priorities&last.Priorities; predicates|priorities == 0 {
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -95,9 +96,9 @@ var (
 // which hears of what it missed when another pod comes (decision 5).
 func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 	w := newWorld(t, 1)
-	w.policy = schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
+	w.policy = schedulertest.NewGuestPolicy(t, w.replica.Full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
 	for i := range 30 {
-		w.snapshot.setNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 10000, map[string]string{"zone": fmt.Sprint("z", i%3)})))
+		w.snapshot.SetNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), 10000, map[string]string{"zone": fmt.Sprint("z", i%3)})))
 	}
 	meek, other, hostile := w.class(1, 0), w.class(2, 2), w.class(3, 1)
 	w.flush()
@@ -107,7 +108,7 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 	w.ask(meek)
 	add := func(by *class, node string) {
 		w.serial++
-		w.snapshot.addPod(&clusterPod{uid: types.UID(fmt.Sprint("u", w.serial)), base: by.shape}, node)
+		w.snapshot.AddPod(&snapshot.Pod{UID: types.UID(fmt.Sprint("u", w.serial)), Shape: by.shape}, node)
 		w.flush()
 	}
 	for _, step := range []struct {
@@ -129,8 +130,8 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 		if w.policy.Asked != step.want {
 			t.Errorf("a pod %s: %d answers were asked for, want %d", step.name, w.policy.Asked, step.want)
 		}
-		fresh := schedulertest.NewGuestPolicy(t, w.replica.full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
-		if err := fresh.Apply(t.Context(), w.replica.full()); err != nil {
+		fresh := schedulertest.NewGuestPolicy(t, w.replica.Full, []sdk.Predicate{feuding}, []sdk.Priority{feared})
+		if err := fresh.Apply(t.Context(), w.replica.Full()); err != nil {
 			t.Fatal(err)
 		}
 		want := w.askOf(&class{id: 1, shape: meek.shape}, fresh)
@@ -144,15 +145,15 @@ func TestAloofPodsAreNotAskedAbout(t *testing.T) {
 // are its pods from then on.
 func (w *world) class(id uint32, kind int) *class {
 	c := &class{id: id, shape: w.shape(kind)}
-	c.shape.of = c
+	c.shape.Class = c
 	w.classes = append(w.classes, c)
-	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
 		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: c.shape.Message}}})
 	return c
 }
 
 // someShape is that of a pod that comes: often of a class that is there.
-func (w *world) someShape() *baseShape {
+func (w *world) someShape() *snapshot.Shape {
 	if len(w.classes) > 0 && w.random.IntN(3) > 0 {
 		return w.classes[w.random.IntN(len(w.classes))].shape
 	}

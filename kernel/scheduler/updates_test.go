@@ -141,13 +141,13 @@ func TestUpdatesInEachPlace(t *testing.T) {
 			if p.stamp != stamp || tc.in == tc.want && p.ready != ready || p.attempts != tries {
 				t.Errorf("stamp %v, ready %v, %d attempts; want %v, %v, %d", p.stamp, p.ready, p.attempts, stamp, ready, tries)
 			}
-			if p.pod != next {
+			if p.Object != next {
 				t.Error("the state before is tried")
 			}
-			if want := next.Status.NominatedNodeName; p.nominated != want || (len(s.snapshot.nominees[want]) == 1) != (want != "") {
-				t.Errorf("nominated to %q: %v, want %q", p.nominated, s.snapshot.nominees, want)
+			if want := next.Status.NominatedNodeName; p.nominated != want || (len(s.snapshot.Nominees[want]) == 1) != (want != "") {
+				t.Errorf("nominated to %q: %v, want %q", p.nominated, s.snapshot.Nominees, want)
 			}
-			if inPool := tc.want == unschedulable || tc.want == gated; (s.queue.pool[p.uid] != nil) != inPool || (len(s.queue.groups) == 1) != inPool {
+			if inPool := tc.want == unschedulable || tc.want == gated; (s.queue.pool[p.UID] != nil) != inPool || (len(s.queue.groups) == 1) != inPool {
 				t.Errorf("%d in the pool, %d groups", len(s.queue.pool), len(s.queue.groups))
 			}
 			again := s.sees(t, next, t0.Add(tc.elapsed))
@@ -169,13 +169,13 @@ func TestUpdatesKeepTheirTurn(t *testing.T) {
 		pod    types.UID
 		change func(*v1.Pod)
 	}{{"pod-first", label("a", "b")}, {"pod-first", priority(0)}, {"pod-third", priority(5)}} {
-		next := s.pods[c.pod].pod.DeepCopy()
+		next := s.pods[c.pod].Object.DeepCopy()
 		next.Generation++
 		c.change(next)
 		s.sees(t, next, later)
 	}
 	for _, want := range []string{"third", "first", "second"} {
-		if p := s.queue.pop(later); p == nil || p.name != want {
+		if p := s.queue.pop(later); p == nil || p.Name != want {
 			t.Fatalf("got %s, want %s", name(p), want)
 		}
 	}
@@ -196,7 +196,7 @@ func TestUpdatesOfNominations(t *testing.T) {
 			t.Errorf("status %q: nominated to %q, want %q", step.status, p.nominated, step.want)
 		}
 		kept := 0
-		for _, list := range s.snapshot.nominees {
+		for _, list := range s.snapshot.Nominees {
 			kept += len(list)
 		}
 		if want := min(len(step.want), 1); kept != want {
@@ -204,9 +204,9 @@ func TestUpdatesOfNominations(t *testing.T) {
 		}
 	}
 	s.nominated(p, "c")
-	s.removePod(p.uid)
-	if len(s.snapshot.nominees) != 0 {
-		t.Errorf("room is kept for a pod that is gone: %v", s.snapshot.nominees)
+	s.removePod(p.UID)
+	if len(s.snapshot.Nominees) != 0 {
+		t.Errorf("room is kept for a pod that is gone: %v", s.snapshot.Nominees)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestBoundElsewhereLeavesTheQueue(t *testing.T) {
 		if s.sees(t, next, t0); p.place != nowhere || s.queue.active.Len()+s.queue.backoff.Len()+len(s.queue.pool)+len(s.queue.groups) != 0 {
 			t.Errorf("from place %d: it waits in place %d", in, p.place)
 		}
-		if s.snapshot.byName["n0"] == nil || s.snapshot.byName["n0"].pods[types.UID("pod-p")] != &p.clusterPod {
+		if s.snapshot.ByName["n0"] == nil || s.snapshot.ByName["n0"].Pods[types.UID("pod-p")] != &p.Pod {
 			t.Errorf("from place %d: it is not on its node", in)
 		}
 	}

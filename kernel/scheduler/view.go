@@ -5,11 +5,13 @@ import (
 	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // view is a snapshot as classes look at it. One class is brought up to date at a time.
 type view struct {
-	*snapshot
+	*snapshot.Snapshot
 
 	// suppose hands plugins what is not so; nil: nobody does.
 	suppose func(ctx context.Context, operations []*contractv1.Operation) error
@@ -18,7 +20,9 @@ type view struct {
 	scratch *scratch
 }
 
-func newView(s *snapshot) *view { return &view{snapshot: s, now: time.Now, scratch: &scratch{}} }
+func newView(s *snapshot.Snapshot) *view {
+	return &view{Snapshot: s, now: time.Now, scratch: &scratch{}}
+}
 
 // renew leaves what belongs to the update under way to whoever is in it, who goes on
 // with it for nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -99,24 +100,24 @@ func (c *class) clustered() bool {
 // besides judges nodes with the pods added that are nominated there, one node
 // after the other where a predicate looks beyond its node. The answer of a node
 // without such pods is that it fits.
-func (c *class) besides(ctx context.Context, s *view, nodes []uint32, but *clusterPod) ([]ruling, error) {
+func (c *class) besides(ctx context.Context, s *view, nodes []uint32, but *snapshot.Pod) ([]ruling, error) {
 	answers := make([]ruling, len(nodes))
 	var ask []uint32
 	var at []int
 	var put, take [][]*contractv1.Operation
 	for k, n := range nodes {
 		answers[k] = fitting
-		e := s.byIndex[n]
+		e := s.ByIndex[n]
 		if e == nil {
 			continue
 		}
-		pods := s.nomineesAbove(e.name, c.shape.Message.GetPriority(), but)
+		pods := s.NomineesAbove(e.Name, c.shape.Message.GetPriority(), but)
 		if len(pods) == 0 {
 			continue
 		}
 		var add, remove []*contractv1.Operation
 		for _, p := range pods {
-			add, remove = append(add, opPodAdd(e, p)), append(remove, opPodRemove(e, string(p.uid)))
+			add, remove = append(add, snapshot.PodAdd(e, p)), append(remove, snapshot.PodRemove(e, string(p.UID)))
 		}
 		ask, at, put, take = append(ask, n), append(at, k), append(put, add), append(take, remove)
 	}
@@ -160,7 +161,7 @@ func join(lists [][]*contractv1.Operation) (all []*contractv1.Operation) {
 // keepRoom settles those of the nodes that fit by themselves, but not beside the
 // pods that are nominated there; it returns the others.
 func (c *class) keepRoom(ctx context.Context, s *view, alive []uint32) ([]uint32, error) {
-	if len(s.nominees) == 0 && len(c.reserved) == 0 {
+	if len(s.Nominees) == 0 && len(c.reserved) == 0 {
 		return alive, nil
 	}
 	answers, err := c.besides(ctx, s, alive, nil)

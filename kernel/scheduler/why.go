@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
 // why says in words how the first of best won; the others follow by total.
@@ -78,12 +80,12 @@ const tooManyPods = "Too many pods"
 
 // lack works out the amounts behind a reason; nil where it is not about a
 // resource or the amounts do not bear it out.
-func lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack {
+func lack(n *snapshot.Node, pod *contractv1.Pod, reason string) *Lack {
 	name, ok := strings.CutPrefix(reason, insufficient)
 	if reason == tooManyPods {
 		name, ok = "pods", true
 	}
-	if !ok || n.node == nil {
+	if !ok || n.Object == nil {
 		return nil
 	}
 	amount := func(r *contractv1.Resources) int64 {
@@ -101,11 +103,11 @@ func lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack {
 	}
 	asked := amount(pod.GetRequests())
 	var used int64
-	for _, p := range n.pods {
+	for _, p := range n.Pods {
 		if name == "pods" {
 			used++
 		} else {
-			used += amount(p.base.Message.GetRequests())
+			used += amount(p.Shape.Message.GetRequests())
 		}
 	}
 	if name == "pods" {
@@ -113,9 +115,9 @@ func lack(n *nodeEntry, pod *contractv1.Pod, reason string) *Lack {
 	}
 	// Which of the two a predicate goes by is its own affair; the one that
 	// bears out what it said is meant, the larger one first.
-	for _, has := range []int64{amount(n.node.GetCapacity()), amount(n.node.GetAllocatable())} {
+	for _, has := range []int64{amount(n.Object.GetCapacity()), amount(n.Object.GetAllocatable())} {
 		if free := has - used; asked > free {
-			l := &Lack{Node: n.name, Resource: name, Asked: asked, Free: free, Lacking: asked - free}
+			l := &Lack{Node: n.Name, Resource: name, Asked: asked, Free: free, Lacking: asked - free}
 			l.Text = fmt.Sprintf("asks for %s, %s of %s free", l.amount(asked), l.amount(free), l.amount(has))
 			return l
 		}

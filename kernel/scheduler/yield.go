@@ -167,7 +167,7 @@ func (c *cycleContext) Resume(answered bool) {
 			profile.patience[again] = 2 * (contractv1.YieldAfter + s.clock.Since(c.began))
 		}
 	}
-	s.queue.comeBack(func(p *podEntry) bool { return s.profiles[p.pod.Spec.SchedulerName] == profile })
+	s.queue.comeBack(func(p *podEntry) bool { return s.profiles[p.Object.Spec.SchedulerName] == profile })
 }
 
 // others reports whether there is another profile than one.
@@ -235,7 +235,7 @@ func (s *Scheduler) next(now time.Time) *podEntry {
 		return p
 	}
 	free := func(p *podEntry) bool {
-		profile := s.profiles[p.pod.Spec.SchedulerName]
+		profile := s.profiles[p.Object.Spec.SchedulerName]
 		return profile == nil || profile.decides() && !now.Before(profile.rests)
 	}
 	if p != nil {
@@ -254,7 +254,7 @@ func (s *Scheduler) next(now time.Time) *podEntry {
 	}
 	// Nobody has anything to decide: there is no reason to rest.
 	s.queue.comeBack(func(p *podEntry) bool {
-		profile := s.profiles[p.pod.Spec.SchedulerName]
+		profile := s.profiles[p.Object.Spec.SchedulerName]
 		return profile == nil || profile.decides()
 	})
 	s.heldBack = len(s.queue.heldBack) > 0 || s.ownership.Away() > 0

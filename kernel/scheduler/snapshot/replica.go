@@ -1,4 +1,4 @@
-package scheduler
+package snapshot
 
 import (
 	"maps"
@@ -9,36 +9,36 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// replica is the copy of what the plugins were told, from which a new or
+// Replica is the copy of what the plugins were told, from which a new or
 // restarted one is fed. It follows the deltas, not the snapshot, so that its
 // generation names its content exactly. Safe for concurrent use.
-type replica struct {
+type Replica struct {
 	mu         sync.Mutex
-	generation uint64
+	Generation uint64
 	nodes      map[uint32]*contractv1.Node
 	pods       map[uint32]map[string]*contractv1.Pod
-	classes    map[uint32]*contractv1.Pod
+	Classes    map[uint32]*contractv1.Pod
 	objects    map[string]map[types.NamespacedName]*contractv1.Object
 }
 
-// newReplica is empty, with a generation after which deltas follow.
-func newReplica(first uint64) *replica {
-	return &replica{
-		generation: first,
+// NewReplica is empty, with a generation after which deltas follow.
+func NewReplica(first uint64) *Replica {
+	return &Replica{
+		Generation: first,
 		nodes:      map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{},
-		classes: map[uint32]*contractv1.Pod{}, objects: map[string]map[types.NamespacedName]*contractv1.Object{},
+		Classes: map[uint32]*contractv1.Pod{}, objects: map[string]map[types.NamespacedName]*contractv1.Object{},
 	}
 }
 
-func objectName(k *contractv1.ObjectKey) types.NamespacedName {
+func ObjectName(k *contractv1.ObjectKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
 }
 
-// advance turns operations into the next delta and takes them into the copy.
-func (r *replica) advance(operations []*contractv1.Operation) *contractv1.Delta {
+// Advance turns operations into the next delta and takes them into the copy.
+func (r *Replica) Advance(operations []*contractv1.Operation) *contractv1.Delta {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.generation++
+	r.Generation++
 	for _, operation := range operations {
 		switch op := operation.Op.(type) {
 		case *contractv1.Operation_NodeSet:
@@ -56,28 +56,28 @@ func (r *replica) advance(operations []*contractv1.Operation) *contractv1.Delta 
 		case *contractv1.Operation_PodRemove:
 			delete(r.pods[op.PodRemove.Node], op.PodRemove.Uid)
 		case *contractv1.Operation_ClassSet:
-			r.classes[op.ClassSet.Class] = op.ClassSet.Pod
+			r.Classes[op.ClassSet.Class] = op.ClassSet.Pod
 		case *contractv1.Operation_ClassRemove:
-			delete(r.classes, op.ClassRemove)
+			delete(r.Classes, op.ClassRemove)
 		case *contractv1.Operation_ObjectSet:
 			kind := r.objects[op.ObjectSet.Key.Kind]
 			if kind == nil {
 				kind = map[types.NamespacedName]*contractv1.Object{}
 				r.objects[op.ObjectSet.Key.Kind] = kind
 			}
-			kind[objectName(op.ObjectSet.Key)] = op.ObjectSet
+			kind[ObjectName(op.ObjectSet.Key)] = op.ObjectSet
 		case *contractv1.Operation_ObjectRemove:
-			delete(r.objects[op.ObjectRemove.Kind], objectName(op.ObjectRemove))
+			delete(r.objects[op.ObjectRemove.Kind], ObjectName(op.ObjectRemove))
 		}
 	}
-	return &contractv1.Delta{Generation: r.generation, Operations: operations}
+	return &contractv1.Delta{Generation: r.Generation, Operations: operations}
 }
 
-// full is everything as one delta that starts from nothing.
-func (r *replica) full() *contractv1.Delta {
+// Full is everything as one delta that starts from nothing.
+func (r *Replica) Full() *contractv1.Delta {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delta := &contractv1.Delta{Generation: r.generation, Reset_: true}
+	delta := &contractv1.Delta{Generation: r.Generation, Reset_: true}
 	add := func(op *contractv1.Operation) { delta.Operations = append(delta.Operations, op) }
 	for index, node := range r.nodes {
 		add(&contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: index, Node: node}}})
@@ -90,17 +90,17 @@ func (r *replica) full() *contractv1.Delta {
 			add(&contractv1.Operation{Op: &contractv1.Operation_ObjectSet{ObjectSet: object}})
 		}
 	}
-	for id, pod := range r.classes {
+	for id, pod := range r.Classes {
 		add(&contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: id, Pod: pod}}})
 	}
 	return delta
 }
 
-// reset makes the copy what a whole replica says.
-func (r *replica) reset(full *contractv1.Delta) {
-	fresh := newReplica(full.Generation - 1)
-	fresh.advance(full.Operations)
+// Reset makes the copy what a whole replica says.
+func (r *Replica) Reset(full *contractv1.Delta) {
+	fresh := NewReplica(full.Generation - 1)
+	fresh.Advance(full.Operations)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.generation, r.nodes, r.pods, r.classes, r.objects = fresh.generation, fresh.nodes, fresh.pods, fresh.classes, fresh.objects
+	r.Generation, r.nodes, r.pods, r.Classes, r.objects = fresh.Generation, fresh.nodes, fresh.pods, fresh.Classes, fresh.objects
 }
