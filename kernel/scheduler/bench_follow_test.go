@@ -6,6 +6,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
@@ -34,7 +35,7 @@ func BenchmarkTell(b *testing.B) {
 				b.Fatal(err)
 			}
 			p := &podEntry{Pod: snapshot.Pod{Object: pod, Shape: &sh.Shape}, shape: sh}
-			sh.setClass(newClass(0, &sh.Shape))
+			sh.setClass(resultcache.NewClass(0, &sh.Shape))
 			delta, d := &contractv1.Delta{}, &Decision{Nodes: 1}
 			b.ReportAllocs()
 			for b.Loop() {

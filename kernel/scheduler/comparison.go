@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -56,7 +57,7 @@ type Comparison struct {
 	replica *snapshot.Replica
 
 	// All below belongs to Run's goroutine.
-	snapshot *view
+	snapshot *resultcache.View
 	loaded   bool
 	sides    map[string]*[2]side
 
@@ -67,7 +68,7 @@ type Comparison struct {
 type side struct {
 	source  PolicySource
 	policy  Policy
-	classes map[uint32]*class
+	classes map[uint32]*resultcache.Class
 }
 
 const (
@@ -112,11 +113,11 @@ func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
 	}
 	c := &Comparison{
 		cfg: cfg, log: cfg.Log, jobs: make(chan comparisonJob, cfg.Queue), replica: snapshot.NewReplica(0),
-		snapshot: newView(snapshot.NewSnapshot()), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
+		snapshot: resultcache.NewView(snapshot.NewSnapshot()), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
 	}
 	for name, pair := range cfg.Profiles {
 		c.sides[name] = &[2]side{
-			{source: pair.Present, classes: map[uint32]*class{}}, {source: pair.Candidate, classes: map[uint32]*class{}},
+			{source: pair.Present, classes: map[uint32]*resultcache.Class{}}, {source: pair.Candidate, classes: map[uint32]*resultcache.Class{}},
 		}
 	}
 	return c, nil
@@ -170,7 +171,7 @@ func (s *Scheduler) tellDecision(p *podEntry, d *Decision, err error) {
 		return
 	}
 	told := &comparedDecision{
-		generation: s.replica.Generation, class: p.shape.class.id, profile: p.Object.Spec.SchedulerName,
+		generation: s.replica.Generation, class: p.shape.class.Number(), profile: p.Object.Spec.SchedulerName,
 		namespace: p.Namespace, name: p.Name, uid: p.UID, node: d.Node, at: d.Time,
 	}
 	for _, c := range *followers {
@@ -225,10 +226,10 @@ func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error 
 		}
 		delta = s.Replica()
 		c.replica.Reset(delta)
-		c.snapshot = newView(snapshot.NewSnapshot())
+		c.snapshot = resultcache.NewView(snapshot.NewSnapshot())
 		for _, pair := range c.sides {
 			for i := range pair {
-				pair[i].classes = map[uint32]*class{}
+				pair[i].classes = map[uint32]*resultcache.Class{}
 			}
 		}
 		c.loaded = true
@@ -246,7 +247,7 @@ func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error 
 		for i := range pair {
 			if policy := pair[i].source.Policy(); policy != nil {
 				if policy != pair[i].policy {
-					pair[i].policy, pair[i].classes = policy, map[uint32]*class{}
+					pair[i].policy, pair[i].classes = policy, map[uint32]*resultcache.Class{}
 				}
 				if err := policy.Apply(ctx, delta); err != nil {
 					return err
@@ -268,25 +269,25 @@ func (s *side) ready(ctx context.Context) bool {
 
 // decide brings a side's results for a class up to date; an error means that
 // some plugin did not answer.
-func (s *side) decide(ctx context.Context, id uint32, sh *snapshot.Shape, snap *view) (*class, error) {
+func (s *side) decide(ctx context.Context, id uint32, sh *snapshot.Shape, snap *resultcache.View) (*resultcache.Class, error) {
 	c := s.classes[id]
 	if c == nil {
-		c = newClass(id, sh)
+		c = resultcache.NewClass(id, sh)
 		s.classes[id] = c
 	}
-	if err := c.update(ctx, s.policy, snap); err != nil {
+	if err := c.Update(ctx, s.policy, snap); err != nil {
 		return nil, err
 	}
-	if len(c.feasible()) > 0 {
-		if _, err := c.updateTotals(ctx); err != nil {
-			c.forget()
+	if len(c.Feasible()) > 0 {
+		if _, err := c.UpdateTotals(ctx); err != nil {
+			c.Forget()
 			return nil, err
 		}
 	}
-	if name, silent := c.silent(); silent {
+	if name, silent := c.FailedPredicate(); silent {
 		return nil, fmt.Errorf("predicate %s did not answer", name)
 	}
-	return c, c.trouble
+	return c, c.Trouble()
 }
 
 func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
@@ -296,7 +297,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		c.book.skip()
 		return nil
 	}
-	var decided [2]*class
+	var decided [2]*resultcache.Class
 	sh := &snapshot.Shape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
 	for i := range pair {
 		var err error
@@ -317,11 +318,11 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 }
 
 // leadsTo reports whether a class's results lead to a node, or nowhere.
-func leadsTo(c *class, node string, names []string) bool {
-	if len(c.feasible()) == 0 {
+func leadsTo(c *resultcache.Class, node string, names []string) bool {
+	if len(c.Feasible()) == 0 {
 		return node == ""
 	}
-	for _, n := range c.tops() {
+	for _, n := range c.Tops() {
 		if names[n] == node {
 			return true
 		}

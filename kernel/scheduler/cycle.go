@@ -12,6 +12,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -66,8 +67,8 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		}
 		s.queue.park(p, p.failed, decision.Time)
 		var due time.Time
-		if c := p.shape.class; c != nil && c.expires {
-			due = c.unfitUntil()
+		if c := p.shape.class; c != nil {
+			due = c.UnfitUntil()
 		}
 		s.queue.awaits(p, due)
 		s.tell(p, v1.PodReasonUnschedulable, decision)
@@ -110,7 +111,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snap
 		return nil, nil
 	}
 	c.Time(profile.metrics)
-	err := c.update(ctx, profile.policy, s.view)
+	err := c.Update(ctx, profile.policy, s.view)
 	c.Time(nil)
 	if err != nil {
 		return nil, err
@@ -122,11 +123,11 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snap
 	if own != nil {
 		return own, s.ownDecision(ctx, p, c, own, d)
 	}
-	d.Feasible = len(c.feasible())
-	if len(c.feasible()) == 0 {
-		d.Message, p.failed = c.why(s.snapshot.Count)
+	d.Feasible = len(c.Feasible())
+	if len(c.Feasible()) == 0 {
+		d.Message, p.failed = c.Why(s.snapshot.Count)
 		if s.cfg.Explain > 0 {
-			d.evidence = c.evidence(s.view, 0, 0)
+			d.evidence = c.DecisionSnapshot(s.view, 0, 0)
 		}
 		return nil, nil
 	}
@@ -136,9 +137,9 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snap
 			return s.extended(ctx, p, c, filters, scorers, d)
 		}
 	}
-	index, total, err := c.choose(ctx, s.random)
+	index, total, err := c.Choose(ctx, s.random)
 	if err != nil {
-		c.forget()
+		c.Forget()
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -147,15 +148,15 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snap
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.evidence = c.evidence(s.view, index, total)
+		d.evidence = c.DecisionSnapshot(s.view, index, total)
 	}
 	return s.snapshot.ByIndex[index], nil
 }
 
-func (s *Scheduler) priorityTrouble(c *class, now time.Time) {
-	if c.trouble != nil && now.Sub(s.troubled) >= troubleEvery {
+func (s *Scheduler) priorityTrouble(c *resultcache.Class, now time.Time) {
+	if c.Trouble() != nil && now.Sub(s.troubled) >= troubleEvery {
 		s.troubled = now
-		s.log.Warn("a priority failed and counted 0 for every node", "err", c.trouble)
+		s.log.Warn("a priority failed and counted 0 for every node", "err", c.Trouble())
 	}
 }
 
@@ -166,7 +167,7 @@ const maxClassBytes = 2 << 20
 
 // classOf returns the class of a shape, making room for a new one by dropping
 // those that were used longest ago.
-func (s *Scheduler) classOf(sh *shape) *class {
+func (s *Scheduler) classOf(sh *shape) *resultcache.Class {
 	s.decisions++
 	if sh.class != nil {
 		sh.used = s.decisions
@@ -176,7 +177,7 @@ func (s *Scheduler) classOf(sh *shape) *class {
 		s.dropOldestClass()
 	}
 	s.lastClass++
-	c := newClass(s.lastClass, &sh.Shape)
+	c := resultcache.NewClass(s.lastClass, &sh.Shape)
 	sh.setClass(c)
 	sh.used = s.decisions
 	s.cached = append(s.cached, sh)

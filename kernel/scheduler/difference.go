@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
 
 // Diff says how a candidate differs from the version in force.
@@ -75,26 +77,24 @@ type AnswerDifference struct {
 const answersKept = 8
 
 // difference compares what both sides made of one decision; nil: they agree.
-func difference(d *comparedDecision, was, would *class, names []string) *Disagreement {
+func difference(d *comparedDecision, was, would *resultcache.Class, names []string) *Disagreement {
 	out := &Disagreement{Time: d.at, Namespace: d.namespace, Pod: d.name, Profile: d.profile, Node: d.node, byPlugin: map[string]int64{}}
-	if out.Elsewhere = !leadsTo(would, d.node, names); out.Elsewhere && len(would.feasible()) > 0 {
-		out.Candidate, out.OneOf = names[would.nth(0)], would.tied()
+	if out.Elsewhere = !leadsTo(would, d.node, names); out.Elsewhere && len(would.Feasible()) > 0 {
+		out.Candidate, out.OneOf = names[would.Nth(0)], would.Tied()
 	} else if !out.Elsewhere {
 		out.Candidate = d.node
 	}
-	for n := range was.fail {
-		if n >= len(would.fail) || was.fail[n] == absent || would.fail[n] == absent {
+	for n := range uint32(min(was.Nodes(), would.Nodes())) {
+		if !was.Considered(n) || !would.Considered(n) {
 			continue
 		}
-		a, b := was.fail[n], would.fail[n]
-		if a == fits && b == fits || a >= 0 && b >= 0 && was.predicates[a].Name == would.predicates[b].Name {
-			continue
+		a, b := was.RefusedBy(n), would.RefusedBy(n)
+		if a == b {
+			continue // both fit, or refuse by the same predicate
 		}
-		answer := AnswerDifference{Node: names[n], Present: verdictText(was, uint32(n)), Candidate: verdictText(would, uint32(n))}
-		if b >= 0 {
-			answer.Plugin = would.predicates[b].Name
-		} else {
-			answer.Plugin = was.predicates[a].Name
+		answer := AnswerDifference{Node: names[n], Plugin: b, Present: verdictText(was, n), Candidate: verdictText(would, n)}
+		if b == "" {
+			answer.Plugin = a
 		}
 		out.take(answer)
 	}
@@ -114,52 +114,48 @@ func (d *Disagreement) take(a AnswerDifference) {
 }
 
 // scores compares the priorities that both sides have, on nodes that fit on both.
-func (d *Disagreement) scores(was, would *class, names []string) {
-	if len(was.feasible()) == 0 || len(would.feasible()) == 0 {
+func (d *Disagreement) scores(was, would *resultcache.Class, names []string) {
+	if len(was.Feasible()) == 0 || len(would.Feasible()) == 0 {
 		return
 	}
-	at := make(map[string]int, len(would.priorities))
-	for i := range would.priorities {
-		at[would.priorities[i].Name] = i
+	priorities := was.PriorityInfos()
+	at := make(map[string]int, len(would.PriorityInfos()))
+	for i := range would.PriorityInfos() {
+		at[would.PriorityInfos()[i].Name] = i
 	}
-	var a, b []leaderScore
-	for _, n := range was.feasible() {
-		_, ok := slices.BinarySearch(would.feasible(), n)
-		if !ok || slices.Equal(raws(was, n, &a), raws(would, n, &b)) && was.totalOf(n) == would.totalOf(n) && len(was.priorities) == len(would.priorities) {
+	var rawA, rawB []int64
+	var a, b []resultcache.NodeScore
+	for _, n := range was.Feasible() {
+		_, ok := slices.BinarySearch(would.Feasible(), n)
+		if !ok {
 			continue
 		}
-		a, b = was.appendScores(a[:0], n), would.appendScores(b[:0], n)
-		for i := range was.priorities {
-			other, ok := at[was.priorities[i].Name]
-			if !ok || a[i].score == b[other].score {
+		rawA, rawB = was.AppendRaw(rawA[:0], n), would.AppendRaw(rawB[:0], n)
+		if slices.Equal(rawA, rawB) && was.TotalOf(n) == would.TotalOf(n) && len(priorities) == len(would.PriorityInfos()) {
+			continue
+		}
+		a, b = was.AppendScores(a[:0], n), would.AppendScores(b[:0], n)
+		for i := range priorities {
+			other, ok := at[priorities[i].Name]
+			if !ok || a[i].Score == b[other].Score {
 				continue
 			}
 			d.take(AnswerDifference{
-				Node: names[n], Plugin: was.priorities[i].Name, Present: scoreText(a[i].score), Candidate: scoreText(b[other].score),
-				PresentTotal: was.totalOf(n), CandidateTotal: would.totalOf(n),
+				Node: names[n], Plugin: priorities[i].Name, Present: scoreText(a[i].Score), Candidate: scoreText(b[other].Score),
+				PresentTotal: was.TotalOf(n), CandidateTotal: would.TotalOf(n),
 			})
 		}
 	}
 }
 
-// raws are the raw scores of a node, in a buffer that is used again.
-func raws(c *class, n uint32, buffer *[]leaderScore) []leaderScore {
-	*buffer = (*buffer)[:0]
-	for i := range c.priorities {
-		*buffer = append(*buffer, leaderScore{raw: c.priorities[i].rawOf(n)})
-	}
-	return *buffer
-}
-
 func scoreText(score int64) string { return strconv.FormatInt(score, 10) }
 
-func verdictText(c *class, n uint32) string {
-	f := c.fail[n]
-	if f < 0 {
+func verdictText(c *resultcache.Class, n uint32) string {
+	text := c.RefusedBy(n)
+	if text == "" {
 		return AnswerFits
 	}
-	text := c.predicates[f].Name
-	for i, reason := range c.policy.Reasons(int(f), c.predicates[f].verdicts[n]) {
+	for i, reason := range c.RefusalReasons(n) {
 		if i == 0 {
 			text += ": "
 		} else {

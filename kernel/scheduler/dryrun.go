@@ -9,6 +9,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -22,15 +23,15 @@ type attempt struct {
 	violations int      // of them violate a disruption budget
 	proposed   []string // all that might go, of which the first violate one
 	violating  int
-	refused    ruling   // it does not fit without all of them either
-	reasons    []string // there is nobody who might go
+	refused    resultcache.Verdict // it does not fit without all of them either
+	reasons    []string            // there is nobody who might go
 
 	rank   []int64 // how it compares with others; empty: it is not to be chosen
 	ranked bool    // the plugin was asked
 }
 
 // does reports whether the pod would fit.
-func (a *attempt) does() bool { return a.reasons == nil && a.refused.predicate == fits }
+func (a *attempt) does() bool { return a.reasons == nil && a.refused.Fits() }
 
 // trials are the attempts of a class, good as long as the nodes are not touched
 // and nothing else changed that predicates or the plugin read.
@@ -46,14 +47,14 @@ type trials struct {
 // trialsOf are the attempts of a class that still hold.
 func (s *Scheduler) trialsOf(sh *shape, info *contractv1.PointInfo) *trials {
 	c := sh.class
-	reads := s.snapshot.Version(info.Reads) + c.readVersion(s.view)
+	reads := s.snapshot.Version(info.Reads) + c.ReadVersion(s.view)
 	t := sh.trials
 	touched, ok := []snapshot.Touch(nil), false
 	if t != nil {
 		touched, ok = s.snapshot.Log.Since(t.position)
 	}
-	if t == nil || !ok || t.plugin != info.Name || t.reads != reads || t.policy != c.policy || t.classGen != c.generation {
-		t = &trials{plugin: info.Name, nodes: map[uint32]*attempt{}, reads: reads, policy: c.policy, classGen: c.generation}
+	if t == nil || !ok || t.plugin != info.Name || t.reads != reads || t.policy != c.Policy() || t.classGen != c.Generation() {
+		t = &trials{plugin: info.Name, nodes: map[uint32]*attempt{}, reads: reads, policy: c.Policy(), classGen: c.Generation()}
 		sh.trials = t
 	}
 	for _, change := range touched {
@@ -81,11 +82,11 @@ func (s *Scheduler) startedOn(node string) {
 // the trial, until there are as many as wanted. Where predicates look beyond a
 // node, each candidate is asked about alone if exact; otherwise they are asked
 // about the one that is chosen. Attempts run parallel to the candidates.
-func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, attempts []*attempt, err error) {
+func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *resultcache.Class, at framework.Plugins, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, attempts []*attempt, err error) {
 	info := at.Info(step)
 	t := s.trialsOf(p.shape, info)
-	call = &contractv1.CycleCall{Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Steps: []contractv1.CycleStep{{Point: contractv1.Point_CHOOSE, Plugin: step.Plugin}}}
-	refusals := newRefusals(c, call)
+	call = &contractv1.CycleCall{Class: c.Number(), Pods: []*contractv1.QueuedPod{p.queued()}, Steps: []contractv1.CycleStep{{Point: contractv1.Point_CHOOSE, Plugin: step.Plugin}}}
+	refusals := resultcache.NewRefusals(c, call)
 	clean := false
 	for nodes := range slices.Chunk(trial.Nodes, tryBatch) {
 		if err := s.tryNodes(ctx, p, c, at, step, t, nodes); err != nil {
@@ -98,7 +99,7 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framew
 			}
 			// Of a node on which nobody has to go for the predicates of a node alone,
 			// it is the others that refuse: without asking them it would be no candidate.
-			if a.does() && c.clustered() && (exact || len(a.victims) == 0) {
+			if a.does() && c.LooksBeyond() && (exact || len(a.victims) == 0) {
 				var err error
 				if a, err = s.tryAlone(ctx, p, c, n, a); err != nil {
 					return nil, nil, err
@@ -106,9 +107,9 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framew
 			}
 			switch {
 			case a.reasons != nil:
-				refusals.add(n, a.refused, info.Name, a.reasons)
+				refusals.Add(n, a.refused, info.Name, a.reasons)
 			case !a.does():
-				refusals.add(n, a.refused, "", nil)
+				refusals.Add(n, a.refused, "", nil)
 			default:
 				call.Candidates = append(call.Candidates, &contractv1.Candidate{Node: n, Victims: a.victims, Violations: uint32(a.violations)})
 				attempts = append(attempts, a)
@@ -124,7 +125,7 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at framew
 
 // tryNodes tries those of the nodes that have no attempt yet, by the predicates
 // that look at one node only.
-func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, t *trials, nodes []uint32) error {
+func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *resultcache.Class, at framework.Plugins, step contractv1.CycleStep, t *trials, nodes []uint32) error {
 	var ask []uint32
 	for _, n := range nodes {
 		if int(n) < len(s.snapshot.ByIndex) && s.snapshot.ByIndex[n] != nil && t.nodes[n] == nil {
@@ -145,7 +146,7 @@ func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at fram
 			runs = append(runs, &run{node: n, entry: s.snapshot.ByIndex[n], attempt: a})
 		}
 	}
-	err = s.spare(ctx, p, c, runs, nodeScope)
+	err = s.spare(ctx, p, c, runs, resultcache.NodeScope)
 	if err != nil || p.nominated != "" {
 		// Its own nomination is left out for this pod alone.
 		for _, r := range runs {
@@ -158,7 +159,7 @@ func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at fram
 }
 
 // proposals asks the plugin which pods of nodes may go.
-func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at framework.Plugins, step contractv1.CycleStep, nodes []uint32) ([]*attempt, error) {
+func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *resultcache.Class, at framework.Plugins, step contractv1.CycleStep, nodes []uint32) ([]*attempt, error) {
 	for _, n := range nodes {
 		s.snapshot.TellStarts(s.snapshot.ByIndex[n])
 	}
@@ -166,7 +167,7 @@ func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at fra
 		return nil, err
 	}
 	call := &contractv1.CycleCall{
-		Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Nodes: nodes,
+		Class: c.Number(), Pods: []*contractv1.QueuedPod{p.queued()}, Nodes: nodes,
 		Steps: []contractv1.CycleStep{{Point: contractv1.Point_VICTIMS, Plugin: step.Plugin}},
 	}
 	at.Cycler.Cycle(ctx, call)
@@ -178,7 +179,7 @@ func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at fra
 	}
 	list := make([]*attempt, len(nodes))
 	for k, n := range nodes {
-		a := &attempt{refused: fitting}
+		a := &attempt{refused: resultcache.FitsNode}
 		list[k] = a
 		if len(call.Results) == 0 || k >= len(call.Results[0].GetCandidates()) {
 			a.reasons = []string{"No preemption victims found for incoming pod"}
@@ -213,7 +214,7 @@ type run struct {
 
 // spare takes all proposed victims off their nodes, and puts one after the other
 // back as long as the pod fits. Afterwards the replicas are as they were.
-func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*contractv1.PredicateInfo) bool) (err error) {
+func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *resultcache.Class, runs []*run, scope func(*contractv1.PredicateInfo) bool) (err error) {
 	defer func() {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -246,7 +247,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 	}
 	alive := runs[:0:0]
 	for k, r := range runs {
-		if r.refused = answers[k]; r.refused.predicate == fits {
+		if r.refused = answers[k]; r.refused.Fits() {
 			alive = append(alive, r)
 		}
 	}
@@ -273,7 +274,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 			return err
 		}
 		for k, r := range asked {
-			if answers[k].predicate == fits {
+			if answers[k].Fits() {
 				continue
 			}
 			uid := r.proposed[round]
@@ -288,7 +289,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*ru
 
 // fitsBesides judges the nodes of runs, with the pods that are nominated there
 // and then without.
-func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*contractv1.PredicateInfo) bool) ([]ruling, error) {
+func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *resultcache.Class, runs []*run, scope func(*contractv1.PredicateInfo) bool) ([]resultcache.Verdict, error) {
 	nodes := make([]uint32, len(runs))
 	var add, remove []*contractv1.Operation
 	for k, r := range runs {
@@ -300,7 +301,7 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 	if err := s.suppose(ctx, add); err != nil {
 		return nil, err
 	}
-	answers, err := c.judge(ctx, nodes, scope)
+	answers, err := c.Check(ctx, nodes, scope)
 	if undone := s.suppose(ctx, remove); undone != nil {
 		return nil, undone
 	}
@@ -311,11 +312,11 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 	var at []int
 	nodes = nodes[:0]
 	for k, r := range runs {
-		if answers[k].predicate == fits {
+		if answers[k].Fits() {
 			at, nodes = append(at, k), append(nodes, r.node)
 		}
 	}
-	again, err := c.judge(ctx, nodes, scope)
+	again, err := c.Check(ctx, nodes, scope)
 	for k, answer := range again {
 		answers[at[k]] = answer
 	}
@@ -326,7 +327,7 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 // that look at one node, with nobody else taken off anywhere. If it fits both
 // without all that may go and without those that have to, then adding them one by
 // one changes nothing; otherwise they are spared one by one again.
-func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint32, a *attempt) (*attempt, error) {
+func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *resultcache.Class, n uint32, a *attempt) (*attempt, error) {
 	entry := s.snapshot.ByIndex[n]
 	move := func(uids []string, op func(uid string) *contractv1.Operation) error {
 		if err := ctx.Err(); err != nil {
@@ -344,12 +345,12 @@ func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint3
 		return nil, err
 	}
 	alone := []*run{{node: n, entry: entry}}
-	answers, err := s.fitsBesides(ctx, p, c, alone, clusterScope)
-	if err == nil && answers[0].predicate == fits && len(a.victims) < len(a.proposed) {
+	answers, err := s.fitsBesides(ctx, p, c, alone, resultcache.ClusterScope)
+	if err == nil && answers[0].Fits() && len(a.victims) < len(a.proposed) {
 		spared := slices.DeleteFunc(slices.Clone(a.proposed), func(uid string) bool { return slices.Contains(a.victims, uid) })
 		if err = move(spared, add); err == nil {
 			away = a.victims
-			answers, err = s.fitsBesides(ctx, p, c, alone, clusterScope)
+			answers, err = s.fitsBesides(ctx, p, c, alone, resultcache.ClusterScope)
 		}
 	}
 	if undone := move(away, add); undone != nil {
@@ -358,9 +359,9 @@ func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint3
 	if err != nil {
 		return nil, err
 	}
-	if answers[0].predicate == fits {
+	if answers[0].Fits() {
 		return a, nil
 	}
-	whole := &attempt{proposed: a.proposed, violating: a.violating, refused: fitting}
-	return whole, s.spare(ctx, p, c, []*run{{node: n, entry: entry, attempt: whole}}, anyScope)
+	whole := &attempt{proposed: a.proposed, violating: a.violating, refused: resultcache.FitsNode}
+	return whole, s.spare(ctx, p, c, []*run{{node: n, entry: entry, attempt: whole}}, resultcache.AnyScope)
 }

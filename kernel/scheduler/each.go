@@ -73,7 +73,7 @@ func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, err
 	if !profile.at.Has(contractv1.Point_POST_FILTER) {
 		return nil, nil
 	}
-	call := p.shape.class.refusals(s.view)
+	call := p.shape.class.Refusals(s.view)
 	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
 	var out *Preemption
 	for _, step := range profile.at.Steps(contractv1.Point_POST_FILTER) {

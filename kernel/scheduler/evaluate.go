@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
 
 // ErrUnknownPod is returned for a pod that the scheduler does not know: there
@@ -186,15 +188,15 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 		x.Plugins = pluginAccounts(profile.policy, profile.policy.Predicates(), profile.policy.Priorities())
 		return x, nil
 	}
-	if err := c.update(ctx, profile.policy, s.view); err != nil {
+	if err := c.Update(ctx, profile.policy, s.view); err != nil {
 		return nil, err
 	}
 	if err := s.account(ctx, p, c, x, o); err != nil {
 		return nil, err
 	}
 	if x.Node == "" {
-		if len(c.feasible()) == 0 {
-			x.Message, _ = c.why(s.snapshot.Count)
+		if len(c.Feasible()) == 0 {
+			x.Message, _ = c.Why(s.snapshot.Count)
 		}
 		x.Note = s.rooms(p, c)
 		if p.place == gated && len(p.Object.Spec.SchedulingGates) > 0 {
@@ -217,7 +219,7 @@ func gateNames(pod *v1.Pod) string {
 
 // account asks for what the class has not: the verdicts of predicates after
 // one that refused.
-func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Explanation, o ExplainOptions) error {
+func (s *Scheduler) account(ctx context.Context, p *podEntry, c *resultcache.Class, x *Explanation, o ExplainOptions) error {
 	message := p.shape.Message
 	var nodes []uint32
 	for n, e := range s.snapshot.ByIndex {
@@ -225,27 +227,27 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 			nodes = append(nodes, uint32(n))
 		}
 	}
-	x.Feasible = len(c.feasible())
-	x.Plugins = pluginAccounts(c.policy, c.infos.predicates, c.infos.priorities)
+	x.Feasible = len(c.Feasible())
+	x.Plugins = pluginAccounts(c.Policy(), c.PredicateInfos(), c.PriorityInfos())
 	accounts := make([]NodeAccount, len(nodes))
 	for k, n := range nodes {
-		accounts[k] = NodeAccount{Node: s.snapshot.ByIndex[n].Name, Fits: c.fail[n] == fits, Verdicts: make([]VerdictAccount, len(c.predicates))}
+		accounts[k] = NodeAccount{Node: s.snapshot.ByIndex[n].Name, Fits: c.Fits(n), Verdicts: make([]VerdictAccount, len(c.PredicateInfos()))}
 		accounts[k].Chosen = x.Node != "" && accounts[k].Node == x.Node
 	}
 	out := make([]uint32, len(nodes))
-	for p := range c.predicates {
-		failure := c.policy.Filter(ctx, p, c.id, nodes, out)
+	for p := range c.PredicateInfos() {
+		failure := c.Policy().Filter(ctx, p, c.Number(), nodes, out)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		for k, n := range nodes {
 			v := &accounts[k].Verdicts[p]
-			v.Predicate, v.Answer = c.predicates[p].Name, AnswerFits
+			v.Predicate, v.Answer = c.PredicateInfos()[p].Name, AnswerFits
 			switch {
 			case failure != nil:
 				v.Answer, v.Reasons = AnswerFailed, []string{failure.Error()}
 			case out[k] != 0:
-				v.Answer, v.Reasons = AnswerRefuses, c.policy.Reasons(p, out[k])
+				v.Answer, v.Reasons = AnswerRefuses, c.Policy().Reasons(p, out[k])
 				x.Plugins[p].Refused++
 				for _, reason := range v.Reasons {
 					if l := lack(s.snapshot.ByIndex[n], message, reason); l != nil {
@@ -255,24 +257,24 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 			}
 		}
 	}
-	x.Plugins = accountNarrowing(&c.narrowing, c.at.Points[contractv1.Point_PRE_FILTER], c.policy, x.Plugins, accounts, nodes)
+	x.Plugins = accountNarrowing(c.Narrowed(), c.Policy(), x.Plugins, accounts, nodes)
 	said, restore, err := s.extendersSay(ctx, p, c)
 	defer restore()
 	if err != nil {
 		return err
 	}
-	x.Feasible = len(c.feasible())
+	x.Feasible = len(c.Feasible())
 	x.Plugins = extenderAccounts(x.Plugins, said)
-	if len(c.feasible()) > 0 {
-		scores := make([]leaderScore, 0, len(c.priorities))
+	if len(c.Feasible()) > 0 {
+		scores := make([]resultcache.NodeScore, 0, len(c.PriorityInfos()))
 		at := map[uint32]int{}
 		for k, n := range nodes {
 			at[n] = k
 		}
-		for _, n := range c.feasible() {
+		for _, n := range c.Feasible() {
 			a := &accounts[at[n]]
-			a.ScoresKept, a.Total = true, c.totalOf(n)
-			a.Scores = scoreAccounts(c.infos.priorities, c.appendScores(scores[:0], n))
+			a.ScoresKept, a.Total = true, c.TotalOf(n)
+			a.Scores = scoreAccounts(c.PriorityInfos(), c.AppendScores(scores[:0], n))
 		}
 	}
 	for k, n := range nodes {
@@ -289,9 +291,9 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 		bp, br := b.refusals()
 		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(ap, bp), cmp.Compare(ar, br), cmp.Compare(a.Node, b.Node))
 	})
-	if len(c.feasible()) == 0 {
+	if len(c.Feasible()) == 0 {
 		x.Change = change(accounts)
-	} else if tied := c.tied(); x.Node == "" {
+	} else if tied := c.Tied(); x.Node == "" {
 		x.Why = fmt.Sprintf("%d of %d nodes fit now", x.Feasible, x.Nodes)
 	} else if accounts[0].Chosen || tied > 1 {
 		x.Why = s.whyNow(accounts, x, tied)

@@ -80,15 +80,8 @@ func TestAnswersEndWithTime(t *testing.T) {
 	eventually(t, "second is bound", func() bool { return c.node("second") == "soon" })
 }
 
-// The first of several answers counts, and a pod is woken at its own time.
-func TestExpiryIsTheFirst(t *testing.T) {
-	var e expiry
-	for _, until := range []int64{0, 500, 700, 0, 300} {
-		e.sooner(until)
-	}
-	if e != 300 {
-		t.Errorf("it ends at %d, want 300", e)
-	}
+// A pod is woken at its own time.
+func TestPodIsWokenAtItsTime(t *testing.T) {
 	q := testQueue()
 	var pods []*podEntry
 	for i, due := range []time.Time{t0.Add(time.Minute), {}, t0.Add(2 * time.Minute)} {

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
@@ -158,12 +159,12 @@ func TestEvidenceIsKept(t *testing.T) {
 			t.Fatalf("p%d is not kept", i)
 		}
 		fit := 0
-		for _, code := range d.evidence.codes {
-			if code == codeFits {
+		for _, code := range d.evidence.Codes {
+			if code == resultcache.CodeFits {
 				fit++
 			}
 		}
-		if fit != d.Feasible || len(d.evidence.top) != fit || d.evidence.names[d.evidence.winner] != d.Node {
+		if fit != d.Feasible || len(d.evidence.Top) != fit || d.evidence.Names[d.evidence.Winner] != d.Node {
 			t.Errorf("p%d: %d nodes fit in %+v of %+v", i, fit, d.evidence, d)
 		}
 		feasible[fit] = true

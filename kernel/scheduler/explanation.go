@@ -8,6 +8,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
 
 // Explanation says why a pod is where it is, or nowhere.
@@ -130,30 +131,28 @@ func accountOf(o contractv1.Origin, name, kind string) PluginAccount {
 }
 
 // tellEvidence fills in an explanation from what a decision was made on.
-func tellEvidence(e *evidence, x *Explanation, limit int) {
-	x.Plugins = extenderAccounts(pluginAccounts(e.policy, e.predicates, e.priorities), e.extenders)
+func tellEvidence(e *resultcache.DecisionSnapshot, x *Explanation, limit int) {
+	x.Plugins = extenderAccounts(pluginAccounts(e.Policy, e.Predicates, e.Priorities), e.Extenders)
 	kept := map[uint32]int{}
-	for k, l := range e.top {
-		kept[l.node] = k
+	for k, l := range e.Top {
+		kept[l.Node] = k
 	}
 	type ranked struct {
 		node uint32
 		rank int // leaders, others that fit, refused late, refused early
 	}
 	var order []ranked
-	for n, code := range e.codes {
-		if code == codeAbsent || n >= len(e.names) || e.names[n] == "" {
+	for n := range uint32(min(e.Nodes(), len(e.Names))) {
+		if !e.Considered(n) || e.Names[n] == "" {
 			continue
 		}
-		r := ranked{uint32(n), 1 << 16}
+		r := ranked{n, 1 << 16}
 		if k, ok := kept[r.node]; ok {
 			r.rank = k
-		} else if refusedOutside(e, r.node) {
+		} else if e.RefusedByExtender(r.node) {
 			r.rank = 1<<16 + 1
-		} else if code >= codeRefusals {
-			predicate := len(e.predicates)
-			if i := int(code - codeRefusals); i < len(e.refusals) {
-				predicate = int(e.refusals[i].predicate)
+		} else if predicate, _, refused := e.Refusal(n); refused {
+			if predicate < len(e.Predicates) {
 				x.Plugins[predicate].Refused++
 			}
 			r.rank = 1<<17 - predicate
@@ -161,37 +160,37 @@ func tellEvidence(e *evidence, x *Explanation, limit int) {
 		order = append(order, r)
 	}
 	slices.SortFunc(order, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(e.names[a.node], e.names[b.node]))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(e.Names[a.node], e.Names[b.node]))
 	})
 	x.Omitted = max(0, len(order)-limit)
 	for _, r := range order[:len(order)-x.Omitted] {
 		x.Details = append(x.Details, nodeAccount(e, r.node, kept))
 	}
-	if len(e.top) > 0 {
-		best := make([]NodeAccount, len(e.top))
-		for k, l := range e.top {
-			best[k] = nodeAccount(e, l.node, kept)
+	if len(e.Top) > 0 {
+		best := make([]NodeAccount, len(e.Top))
+		for k, l := range e.Top {
+			best[k] = nodeAccount(e, l.Node, kept)
 		}
-		x.Why = why(best, x.Feasible, e.tied)
-		if e.partial {
+		x.Why = why(best, x.Feasible, e.Tied)
+		if e.Partial {
 			x.Why += "; a priority failed and counted 0"
 		}
 	}
 }
 
-func nodeAccount(e *evidence, n uint32, kept map[uint32]int) NodeAccount {
-	a := NodeAccount{Node: e.names[n], Verdicts: make([]VerdictAccount, len(e.predicates))}
-	stop, code := len(e.predicates), e.codes[n]
+func nodeAccount(e *resultcache.DecisionSnapshot, n uint32, kept map[uint32]int) NodeAccount {
+	a := NodeAccount{Node: e.Names[n], Verdicts: make([]VerdictAccount, len(e.Predicates))}
+	stop := len(e.Predicates)
 	var reasons []string
-	if a.Fits = code == codeFits; !a.Fits {
+	if a.Fits = e.Fits(n); !a.Fits {
 		stop = -1
-		if i := int(code - codeRefusals); i < len(e.refusals) {
-			stop, reasons = int(e.refusals[i].predicate), e.refusals[i].reasons
+		if predicate, words, some := e.Refusal(n); some && predicate < len(e.Predicates) {
+			stop, reasons = predicate, words
 		}
 	}
-	for p := range e.predicates {
+	for p := range e.Predicates {
 		v := &a.Verdicts[p]
-		v.Predicate, v.Answer = e.predicates[p].Name, AnswerNotAsked
+		v.Predicate, v.Answer = e.Predicates[p].Name, AnswerNotAsked
 		switch {
 		case p < stop:
 			v.Answer = AnswerFits
@@ -200,29 +199,18 @@ func nodeAccount(e *evidence, n uint32, kept map[uint32]int) NodeAccount {
 		}
 	}
 	if k, ok := kept[n]; ok {
-		a.ScoresKept, a.Total, a.Chosen = true, e.top[k].total, n == e.winner
-		a.Scores = scoreAccounts(e.priorities, e.scores[k])
+		a.ScoresKept, a.Total, a.Chosen = true, e.Top[k].Total, n == e.Winner
+		a.Scores = scoreAccounts(e.Priorities, e.Scores[k])
 	}
-	a.extend(e.extenders, n)
+	a.extend(e.Extenders, n)
 	return a
 }
 
-// refusedOutside reports whether an extender refused a node that fits for the
-// plugins.
-func refusedOutside(e *evidence, n uint32) bool {
-	for _, said := range e.extenders {
-		if _, refused := said.refused[n]; refused {
-			return true
-		}
-	}
-	return false
-}
-
-func scoreAccounts(priorities []PriorityInfo, scores []leaderScore) []ScoreAccount {
+func scoreAccounts(priorities []PriorityInfo, scores []resultcache.NodeScore) []ScoreAccount {
 	out := make([]ScoreAccount, len(priorities))
 	for i := range priorities {
 		w := priorities[i].Weight
-		out[i] = ScoreAccount{Priority: priorities[i].Name, Raw: scores[i].raw, Score: scores[i].score, Weight: w, Weighted: w * scores[i].score}
+		out[i] = ScoreAccount{Priority: priorities[i].Name, Raw: scores[i].Raw, Score: scores[i].Score, Weight: w, Weighted: w * scores[i].Score}
 	}
 	return out
 }

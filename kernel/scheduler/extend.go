@@ -16,6 +16,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -110,30 +111,30 @@ func (s *Scheduler) boundOutside(pod *v1.Pod) bool {
 // extended decides about a pod with extenders, when the plugins left nodes: one
 // filters what the one before left, and the scores of all are added up. The class
 // keeps what its plugins answered and nothing of what extenders did.
-func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters, scorers []Extender, d *Decision) (*snapshot.Node, error) {
-	left, said, err := s.extendersLeave(ctx, p.Object, c.feasible(), filters)
+func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Class, filters, scorers []Extender, d *Decision) (*snapshot.Node, error) {
+	left, said, err := s.extendersLeave(ctx, p.Object, c.Feasible(), filters)
 	if err != nil {
 		return nil, err
 	}
 	d.Feasible = len(left)
 	for _, e := range said {
-		if len(e.refused) > 0 {
-			d.Outcomes = append(d.Outcomes, framework.Outcome{Point: "filter", Plugin: extenderTitle(e.name), Code: contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE]})
+		if len(e.Refused) > 0 {
+			d.Outcomes = append(d.Outcomes, framework.Outcome{Point: "filter", Plugin: extenderTitle(e.Name), Code: contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE]})
 		}
 	}
 	if len(left) == 0 {
-		d.Message, p.failed = unfit(s.snapshot.Count, c.reasons(said)), extenderFailure
+		d.Message, p.failed = resultcache.UnfitMessage(s.snapshot.Count, c.Reasons(said)), extenderFailure
 		if s.cfg.Explain > 0 {
-			d.evidence = c.evidenceOfNone(s.view)
-			d.evidence.extenders = said
+			d.evidence = c.DecisionSnapshotOfNone(s.view)
+			d.evidence.Extenders = said
 		}
 		return nil, nil
 	}
 	// Scores are normalised over the nodes that are left, and extenders' are in the
 	// totals for this decision alone.
-	defer c.restrict(left)()
-	if _, err := c.updateTotals(ctx); err != nil {
-		c.forget()
+	defer c.Restrict(left)()
+	if _, err := c.UpdateTotals(ctx); err != nil {
+		c.Forget()
 		return nil, err
 	}
 	if len(left) > 1 && len(scorers) > 0 {
@@ -142,15 +143,15 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	index, total := c.nth(0), c.best()
-	if c.tied() > 1 {
-		index = c.nth(s.random.IntN(c.tied()))
+	index, total := c.Nth(0), c.Best()
+	if c.Tied() > 1 {
+		index = c.Nth(s.random.IntN(c.Tied()))
 	}
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.evidence = c.evidence(s.view, index, total)
-		d.evidence.extenders = said
+		d.evidence = c.DecisionSnapshot(s.view, index, total)
+		d.evidence.Extenders = said
 	}
 	return s.snapshot.ByIndex[index], nil
 }
@@ -161,13 +162,13 @@ var extenderFailure = framework.NewFailure([]framework.Rejector{{Name: "Extender
 
 // extendersLeave asks which of the nodes that fit are left, in their order, and notes
 // what each extender said about the others.
-func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint32, filters []Extender) (left []uint32, said []*extenderEvidence, err error) {
+func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint32, filters []Extender) (left []uint32, said []*resultcache.ExtenderAnswer, err error) {
 	left = fit
 	for _, e := range filters {
 		if len(left) == 0 {
 			break
 		}
-		note := &extenderEvidence{name: e.Name(), filters: true, ignorable: e.Ignorable(), refused: map[uint32][]string{}}
+		note := &resultcache.ExtenderAnswer{Name: e.Name(), Filters: true, Ignorable: e.Ignorable(), Refused: map[uint32][]string{}}
 		said = append(said, note)
 		var names []string
 		var failed, hopeless map[string]string
@@ -178,7 +179,7 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 			return err
 		})
 		if err != nil {
-			note.fault = err.Error()
+			note.Fault = err.Error()
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -200,11 +201,11 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 				next = append(next, n)
 				continue
 			}
-			note.refused[n] = nil
+			note.Refused[n] = nil
 			if reason, known := hopeless[name]; known {
-				note.refused[n] = []string{reason}
+				note.Refused[n] = []string{reason}
 			} else if reason, known := failed[name]; known {
-				note.refused[n] = []string{reason}
+				note.Refused[n] = []string{reason}
 			}
 		}
 		left = next
@@ -214,8 +215,8 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 
 // extendersScore adds the scores of extenders, all asked at once, to the totals. One
 // that fails gives none.
-func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, scorers []Extender) (said []*extenderEvidence) {
-	nodes := s.whole.list(s.snapshot, c.feasible())
+func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *resultcache.Class, scorers []Extender) (said []*resultcache.ExtenderAnswer) {
+	nodes := s.whole.list(s.snapshot, c.Feasible())
 	answers, faults := make([]map[string]int64, len(scorers)), make([]error, len(scorers))
 	s.deps.Metrics.scores(len(scorers))
 	defer s.deps.Metrics.scores(-len(scorers))
@@ -232,47 +233,47 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 		return nil // the nodes may be others now
 	}
 	// Their scale is that of the plugins, as far as those score to more than 10.
-	most := c.most(extenderScale)
+	most := c.MostScore(extenderScale)
 	for i, scores := range answers {
 		if faults[i] != nil {
 			s.trouble(fmt.Errorf("extender %s gives no scores: %w", scorers[i].Name(), faults[i]), s.clock.Now())
 			continue
 		}
-		note := &extenderEvidence{name: scorers[i].Name(), scores: make(map[uint32]int64, len(c.feasible()))}
+		note := &resultcache.ExtenderAnswer{Name: scorers[i].Name(), Scores: make(map[uint32]int64, len(c.Feasible()))}
 		said = append(said, note)
-		for _, n := range c.feasible() {
+		for _, n := range c.Feasible() {
 			added := scores[s.snapshot.ByIndex[n].Name] * (most / extenderScale)
-			c.addTotal(n, added)
-			note.scores[n] = added
+			c.AddTotal(n, added)
+			note.Scores[n] = added
 		}
 	}
-	c.sumUp()
+	c.SumTotals()
 	return said
 }
 
 // extendersSay has extenders take part in an evaluation, as far as there are any for the
 // pod, and makes the totals. Until restore is called the class is as they see it.
-func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (said []*extenderEvidence, restore func(), err error) {
+func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *resultcache.Class) (said []*resultcache.ExtenderAnswer, restore func(), err error) {
 	restore = func() {}
-	if len(c.feasible()) == 0 {
+	if len(c.Feasible()) == 0 {
 		return nil, restore, nil
 	}
 	filters, scorers := s.interested(p.Object, Extender.Filters), s.interested(p.Object, Extender.Prioritizes)
 	if len(filters)+len(scorers) > 0 {
-		left, heard, err := s.extendersLeave(ctx, p.Object, c.feasible(), filters)
+		left, heard, err := s.extendersLeave(ctx, p.Object, c.Feasible(), filters)
 		if ctx.Err() != nil {
-			return nil, c.restrict(c.feasible()), ctx.Err()
+			return nil, c.Restrict(c.Feasible()), ctx.Err()
 		}
 		if err != nil {
 			left = nil // no pod goes anywhere while it fails
 		}
-		said, restore = heard, c.restrict(left)
+		said, restore = heard, c.Restrict(left)
 	}
-	if len(c.feasible()) == 0 {
+	if len(c.Feasible()) == 0 {
 		return said, restore, nil
 	}
-	if _, err := c.updateTotals(ctx); err != nil {
-		c.forget()
+	if _, err := c.UpdateTotals(ctx); err != nil {
+		c.Forget()
 		return nil, restore, err
 	}
 	if len(scorers) > 0 {

@@ -1,38 +1,42 @@
 package scheduler
 
+import (
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
+)
+
 // extenderTitle tells an extender apart from plugins.
 func extenderTitle(name string) string { return "Extender " + name }
 
 // extenderAccounts adds extenders to the plugins of an explanation: those that
 // filter to the predicates, those that score to the priorities.
-func extenderAccounts(plugins []PluginAccount, said []*extenderEvidence) []PluginAccount {
+func extenderAccounts(plugins []PluginAccount, said []*resultcache.ExtenderAnswer) []PluginAccount {
 	for _, e := range said {
-		if e.filters {
-			plugins = append(plugins, PluginAccount{Name: extenderTitle(e.name), Kind: "predicate", Transport: "http", Refused: len(e.refused)})
+		if e.Filters {
+			plugins = append(plugins, PluginAccount{Name: extenderTitle(e.Name), Kind: "predicate", Transport: "http", Refused: len(e.Refused)})
 		}
 	}
 	for _, e := range said {
-		if e.scores != nil {
-			plugins = append(plugins, PluginAccount{Name: extenderTitle(e.name), Kind: "priority", Transport: "http", Weight: 1})
+		if e.Scores != nil {
+			plugins = append(plugins, PluginAccount{Name: extenderTitle(e.Name), Kind: "priority", Transport: "http", Weight: 1})
 		}
 	}
 	return plugins
 }
 
 // extend adds what extenders said about a node to what plugins said.
-func (a *NodeAccount) extend(said []*extenderEvidence, n uint32) {
+func (a *NodeAccount) extend(said []*resultcache.ExtenderAnswer, n uint32) {
 	asked := a.Fits
 	for _, e := range said {
-		if !e.filters {
+		if !e.Filters {
 			continue
 		}
-		v := VerdictAccount{Predicate: extenderTitle(e.name), Answer: AnswerNotAsked}
-		reasons, refused := e.refused[n]
+		v := VerdictAccount{Predicate: extenderTitle(e.Name), Answer: AnswerNotAsked}
+		reasons, refused := e.Refused[n]
 		switch {
 		case !asked:
-		case e.fault != "":
-			v.Answer, v.Reasons = AnswerFailed, []string{e.fault}
-			a.Fits = a.Fits && e.ignorable
+		case e.Fault != "":
+			v.Answer, v.Reasons = AnswerFailed, []string{e.Fault}
+			a.Fits = a.Fits && e.Ignorable
 		case refused:
 			v.Answer, v.Reasons = AnswerRefuses, reasons
 			a.Fits, asked = false, false
@@ -45,9 +49,9 @@ func (a *NodeAccount) extend(said []*extenderEvidence, n uint32) {
 		return
 	}
 	for _, e := range said {
-		if e.scores != nil {
-			score := e.scores[n]
-			a.Scores = append(a.Scores, ScoreAccount{Priority: extenderTitle(e.name), Raw: score, Score: score, Weight: 1, Weighted: score})
+		if e.Scores != nil {
+			score := e.Scores[n]
+			a.Scores = append(a.Scores, ScoreAccount{Priority: extenderTitle(e.Name), Raw: score, Score: score, Weight: 1, Weighted: score})
 		}
 	}
 }

@@ -179,7 +179,7 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 		for k, g := range groups {
 			c.Pods[k] = &contractv1.QueuedPod{}
 			if g.shape.class != nil {
-				c.Classes[k] = g.shape.class.id
+				c.Classes[k] = g.shape.class.Number()
 			} else {
 				c.Pods[k].Pod = g.shape.Message
 			}

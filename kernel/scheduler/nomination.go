@@ -9,6 +9,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -52,26 +53,26 @@ func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
 
 // ownDecision fills in the decision for a pod that goes to the node that it was
 // nominated to: no other node was looked at.
-func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node *snapshot.Node, d *Decision) error {
+func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *resultcache.Class, node *snapshot.Node, d *Decision) error {
 	d.Feasible = 1
 	d.Outcomes = append(d.Outcomes, framework.Outcome{
 		Point: framework.PointNames[contractv1.Point_POST_FILTER], Code: contractv1.CodeNames[contractv1.Code_SUCCESS],
 		Reasons: []string{"it was nominated to " + node.Name + ", whose room was kept for it"},
 	})
-	if _, found := slices.BinarySearch(c.feasible(), node.Index); s.cfg.Explain == 0 || !found {
+	if _, found := slices.BinarySearch(c.Feasible(), node.Index); s.cfg.Explain == 0 || !found {
 		return nil
 	}
-	if _, err := c.updateTotals(ctx); err != nil {
-		c.forget()
+	if _, err := c.UpdateTotals(ctx); err != nil {
+		c.Forget()
 		return err
 	}
-	d.Total = c.totalOf(node.Index)
-	d.evidence = c.evidence(s.view, node.Index, d.Total)
+	d.Total = c.TotalOf(node.Index)
+	d.evidence = c.DecisionSnapshot(s.view, node.Index, d.Total)
 	return nil
 }
 
 // rooms says which nomination a pod has, and on which nodes room is kept from it.
-func (s *Scheduler) rooms(p *podEntry, c *class) string {
+func (s *Scheduler) rooms(p *podEntry, c *resultcache.Class) string {
 	note := ""
 	if p.nominated != "" {
 		note = "it is nominated to " + p.nominated + ", where room is kept for it"
@@ -79,7 +80,7 @@ func (s *Scheduler) rooms(p *podEntry, c *class) string {
 			note += "; pods are being evicted from there"
 		}
 	}
-	for n := range c.reserved {
+	for n := range c.Reserved() {
 		e := s.snapshot.ByIndex[n]
 		if e == nil || e.Name == p.nominated {
 			continue

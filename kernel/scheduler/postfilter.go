@@ -30,12 +30,12 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 		return none
 	}
 	at, c := profile.at, p.shape.class
-	if c.policy != profile.policy {
+	if c.Policy() != profile.policy {
 		return none // there was no node to ask about
 	}
 	s.begin(work{profile: profile, again: decideAgain, pod: p})
 	defer s.end()
-	call := c.refusals(s.view)
+	call := c.Refusals(s.view)
 	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
 	var words []string
 	all := none
@@ -157,7 +157,7 @@ func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at framework.Plugin
 			}
 			r = call.Results[0]
 		}
-		if r.GetCode() != contractv1.Code_SUCCESS || exact || !c.clustered() {
+		if r.GetCode() != contractv1.Code_SUCCESS || exact || !c.LooksBeyond() {
 			return r, nil
 		}
 		n := r.GetNomination().GetNode()

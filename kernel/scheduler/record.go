@@ -9,6 +9,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
 
 // Decision is what the scheduler last did about a pod.
@@ -31,7 +32,7 @@ type Decision struct {
 	// changed.
 	Versions []contractv1.BundleVersion
 
-	evidence *evidence // what it was made on; nil: on nothing
+	evidence *resultcache.DecisionSnapshot // what it was made on; nil: on nothing
 }
 
 // PriorityScore is one priority's part in a decision.
@@ -94,13 +95,13 @@ func (s *Scheduler) Explain(namespace, name string) (Decision, bool) {
 }
 
 // winnerScores are the scores of the node that a decision was for.
-func winnerScores(e *evidence) []PriorityScore {
-	if e == nil || len(e.top) == 0 {
+func winnerScores(e *resultcache.DecisionSnapshot) []PriorityScore {
+	if e == nil || len(e.Top) == 0 {
 		return nil
 	}
-	scores := make([]PriorityScore, len(e.priorities))
+	scores := make([]PriorityScore, len(e.Priorities))
 	for i := range scores {
-		scores[i] = PriorityScore{Name: e.priorities[i].Name, Score: e.scores[0][i].score, Weight: e.priorities[i].Weight}
+		scores[i] = PriorityScore{Name: e.Priorities[i].Name, Score: e.Scores[0][i].Score, Weight: e.Priorities[i].Weight}
 	}
 	return scores
 }

@@ -17,6 +17,7 @@ import (
 
 	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/kernel/scheduler/handover"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -59,7 +60,7 @@ type Scheduler struct {
 	run        []runner  // memory of ahead
 	takenAt    []int32   // of nodes in it, see correct; otherwise 0
 	snapshot   *snapshot.Snapshot
-	view       *view // of it
+	view       *resultcache.View // of it
 	queue      *queue
 	pods       map[types.UID]*podEntry
 	assumed    assumedPods
@@ -135,8 +136,8 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s.binds, s.results = make(chan bindRequest, waiting), make(chan bindResult, waiting+written)
 	s.random = rand.New(s.source)
-	s.view = newView(s.snapshot)
-	s.view.now, s.view.suppose = s.clock.Now, s.suppose
+	s.view = resultcache.NewView(s.snapshot)
+	s.view.Now, s.view.ApplyHypothetical = s.clock.Now, s.suppose
 	s.queue.came, s.queue.waits = s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
 		s.profiles[name] = s.newProfile(name, source)

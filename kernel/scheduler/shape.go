@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -13,8 +14,8 @@ type shape struct {
 
 	entrance entrance // what plugins said at the queue's entrance
 
-	refs  int    // pods in the scheduler that have it
-	class *class // cached results, or nil
+	refs  int                // pods in the scheduler that have it
+	class *resultcache.Class // cached results, or nil
 	// Of the class: the decision that used it last, how many of its pods are decided about
 	// at once, and what was found out by taking pods off nodes.
 	used   uint64
@@ -23,7 +24,7 @@ type shape struct {
 }
 
 // setClass gives the shape cached results; nil: none.
-func (s *shape) setClass(c *class) {
+func (s *shape) setClass(c *resultcache.Class) {
 	s.class, s.Class, s.used, s.pace, s.trials = c, nil, 0, pace{}, nil
 	if c != nil {
 		s.Class = c

@@ -225,9 +225,9 @@ func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*sn
 		return nil, d, err
 	}
 	c := p.shape.class
-	for _, n := range c.tops() {
+	for _, n := range c.Tops() {
 		if other := s.snapshot.ByIndex[n]; other.Name == preferred && other != node {
-			node, d.evidence = other, c.evidence(s.view, n, d.Total)
+			node, d.evidence = other, c.DecisionSnapshot(s.view, n, d.Total)
 			break
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
 
 // queued is the pod with its name, as plugins at points see it.
@@ -36,7 +37,7 @@ func (s *Scheduler) refusedAt(p *podEntry, stop *framework.Status, d *Decision) 
 	s.withdraw(p)
 	d.Outcomes = append(d.Outcomes, stop.Outcome())
 	if stop.Refused() {
-		d.Message = unfit(1, stop.ReasonCounts())
+		d.Message = resultcache.UnfitMessage(1, stop.ReasonCounts())
 		s.queue.park(p, stop.Failure(), d.Time)
 		if p.changed != 0 && p.wantsOwn(contractv1.Action(p.changed&^ownChange)) {
 			s.queue.add(p, entry{event: eventPodUpdate}, d.Time)

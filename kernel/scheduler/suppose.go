@@ -7,6 +7,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -73,16 +74,16 @@ func (s *supposed) back(of *snapshot.Snapshot) []*contractv1.Operation {
 
 // ownNode is the node that a pod is nominated to, if it fits there: it is tried
 // before all others and not compared with them.
-func (s *Scheduler) ownNode(ctx context.Context, p *podEntry, c *class) (*snapshot.Node, error) {
+func (s *Scheduler) ownNode(ctx context.Context, p *podEntry, c *resultcache.Class) (*snapshot.Node, error) {
 	if p.nominated == "" {
 		return nil, nil
 	}
 	e := s.snapshot.ByName[p.nominated]
-	if e == nil || e.Object == nil || !c.fitsAlone(e.Index) {
+	if e == nil || e.Object == nil || !c.FitsAlone(e.Index) {
 		return nil, nil
 	}
-	answers, err := c.besides(ctx, s.view, []uint32{e.Index}, &p.Pod)
-	if err != nil || answers[0].predicate != fits {
+	answers, err := c.CheckWithNominees(ctx, s.view, []uint32{e.Index}, &p.Pod)
+	if err != nil || !answers[0].Fits() {
 		return nil, err
 	}
 	return e, nil

@@ -137,7 +137,7 @@ func TestWaysOfTryingAgree(t *testing.T) {
 	forgetful := func(s *Scheduler) {
 		for _, c := range s.cached {
 			c.trials = nil
-			c.class.forget()
+			c.class.Forget()
 		}
 	}
 	gone := 0

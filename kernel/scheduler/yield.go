@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/scheduler/handover"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -199,7 +200,7 @@ func (s *Scheduler) abandon() {
 		}
 		s.takenAt[w.first] = 0
 		for i := range w.run {
-			s.takenAt[w.run[i].taken.node] = 0
+			s.takenAt[w.run[i].taken.Node] = 0
 		}
 		s.takeBackRun(w.run)
 		s.run = nil
@@ -208,11 +209,11 @@ func (s *Scheduler) abandon() {
 
 // abandonClass forgets a class that is being brought up to date, or asked about. Who
 // asks goes on with it, for nothing.
-func (s *Scheduler) abandonClass(c *class) {
+func (s *Scheduler) abandonClass(c *resultcache.Class) {
 	if at := slices.IndexFunc(s.cached, func(sh *shape) bool { return sh.class == c }); at >= 0 {
 		s.dropClass(at)
 	}
-	s.view.renew()
+	s.view.Renew()
 }
 
 // attended is a call to somebody outside, which does not say itself when it is late.

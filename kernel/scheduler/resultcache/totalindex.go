@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import "math"
 
@@ -133,28 +133,28 @@ func (t *totalIndex) tops() []uint32 {
 	return list
 }
 
-// leaders are the best nodes by total, the winner first, then by total and index.
-func (t *totalIndex) leaders(winner uint32, most int) []leader {
-	top := make([]leader, 1, most)
-	top[0] = leader{winner, t.totals[winner]}
+// topNodes are the best nodes by total, the winner first, then by total and index.
+func (t *totalIndex) topNodes(winner uint32, most int) []TopNode {
+	top := make([]TopNode, 1, most)
+	top[0] = TopNode{winner, t.totals[winner]}
 	for block, best := range t.best {
 		// Of those that are equal to the last one, the first stay.
-		if best == none || len(top) == most && best <= top[most-1].total {
+		if best == none || len(top) == most && best <= top[most-1].Total {
 			continue
 		}
 		for at := block * totalBlock; at < (block+1)*totalBlock; at++ {
 			total := t.totals[at]
-			if total == none || uint32(at) == winner || len(top) == most && total <= top[most-1].total {
+			if total == none || uint32(at) == winner || len(top) == most && total <= top[most-1].Total {
 				continue
 			}
 			if len(top) < most {
-				top = append(top, leader{})
+				top = append(top, TopNode{})
 			}
 			k := len(top) - 1
-			for ; k > 1 && top[k-1].total < total; k-- {
+			for ; k > 1 && top[k-1].Total < total; k-- {
 				top[k] = top[k-1]
 			}
-			top[k] = leader{uint32(at), total}
+			top[k] = TopNode{uint32(at), total}
 		}
 	}
 	return top

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ import (
 type world struct {
 	t        testing.TB
 	random   *rand.Rand
-	snapshot *view
+	snapshot *View
 	replica  *snapshot.Replica
 	policy   *schedulertest.GuestPolicy
 	alone    *schedulertest.GuestPolicy // the same plugins, each asked alone
@@ -32,7 +32,7 @@ type world struct {
 	nodes    []string
 	pods     map[types.UID]*snapshot.Pod
 	nominees []nominee
-	classes  []*class
+	classes  []*Class
 	serial   int
 }
 
@@ -44,14 +44,14 @@ type nominee struct {
 
 func newWorld(t testing.TB, seed uint64, script ...byte) *world {
 	w := &world{
-		t: t, random: schedulertest.NewDice(seed, script), snapshot: newView(snapshot.NewSnapshot()), replica: snapshot.NewReplica(0),
+		t: t, random: schedulertest.NewDice(seed, script), snapshot: NewView(snapshot.NewSnapshot()), replica: snapshot.NewReplica(0),
 		pods: map[types.UID]*snapshot.Pod{},
 	}
 	for _, p := range []**schedulertest.GuestPolicy{&w.policy, &w.alone} {
 		*p = schedulertest.NewGuestPolicy(t, w.replica.Full,
-			[]sdk.Predicate{schedulertest.SelectNode, schedulertest.PerZone, schedulertest.FitCPU, feuding, schedulertest.ZoneVolume}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods, feared, schedulertest.BigNode, schedulertest.Spread, schedulertest.Crowd})
+			[]sdk.Predicate{schedulertest.SelectNode, schedulertest.PerZone, schedulertest.FitCPU, schedulertest.Feuding, schedulertest.ZoneVolume}, []sdk.Priority{schedulertest.LeastCPU, schedulertest.FewPods, schedulertest.Feared, schedulertest.BigNode, schedulertest.Spread, schedulertest.Crowd})
 	}
-	w.snapshot.suppose = func(_ context.Context, operations []*contractv1.Operation) error {
+	w.snapshot.ApplyHypothetical = func(_ context.Context, operations []*contractv1.Operation) error {
 		w.apply(operations)
 		return nil
 	}
@@ -165,23 +165,23 @@ type answer struct {
 	node    uint32
 }
 
-func (w *world) ask(c *class) answer { return w.askOf(c, w.policy) }
+func (w *world) ask(c *Class) answer { return w.askOf(c, w.policy) }
 
-func (w *world) askOf(c *class, policy *schedulertest.GuestPolicy) answer {
-	if err := c.update(w.t.Context(), policy, w.snapshot); err != nil {
+func (w *world) askOf(c *Class, policy *schedulertest.GuestPolicy) answer {
+	if err := c.Update(w.t.Context(), policy, w.snapshot); err != nil {
 		w.t.Fatal(err)
 	}
 	a := answer{fit: slices.Clone(c.fit)}
 	for n := range w.snapshot.ByIndex {
-		if c.fitsAlone(uint32(n)) {
+		if c.FitsAlone(uint32(n)) {
 			a.alone = append(a.alone, uint32(n))
 		}
 	}
 	if len(c.fit) == 0 {
-		a.message, _ = c.why(w.snapshot.Count)
+		a.message, _ = c.Why(w.snapshot.Count)
 		return a
 	}
-	node, _, err := c.choose(w.t.Context(), rand.New(rand.NewPCG(1, 2)))
+	node, _, err := c.Choose(w.t.Context(), rand.New(rand.NewPCG(1, 2)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 		if seed%4 == 3 {
 			w.policy.Some = func() bool { return w.random.IntN(6) > 0 }
 		}
-		old := make([]*class, 6)
+		old := make([]*Class, 6)
 		for i := range old {
 			old[i] = w.class(uint32(i+1), w.random.IntN(60))
 			w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
@@ -221,7 +221,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 			w.flush()
 			i := w.random.IntN(len(old))
 			got := w.ask(old[i])
-			want := w.askOf(&class{id: old[i].id + 100, shape: old[i].shape}, w.alone)
+			want := w.askOf(&Class{id: old[i].id + 100, shape: old[i].shape}, w.alone)
 			if !slices.Equal(got.fit, want.fit) || !slices.Equal(got.alone, want.alone) || !slices.Equal(got.totals, want.totals) || got.message != want.message || got.node != want.node {
 				t.Fatalf("seed %d, class %d:\ncached %+v\nasked  %+v", seed, i, got, want)
 			}
@@ -239,7 +239,7 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	for i := range 100 {
 		w.snapshot.SetNode(w.node(fmt.Sprint("n", i)))
 	}
-	c := &class{id: 1, shape: w.shape(0)}
+	c := &Class{id: 1, shape: w.shape(0)}
 	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	w.ask(c)
@@ -268,7 +268,7 @@ func TestGroupIsAskedTogether(t *testing.T) {
 	for i := range 10 {
 		w.snapshot.SetNode(convert.Node(schedulertest.MakeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
 	}
-	c := &class{id: 1, shape: w.shape(1)}
+	c := &Class{id: 1, shape: w.shape(1)}
 	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	if got := w.ask(c); len(got.fit) != 5 {
@@ -333,7 +333,7 @@ func TestTotal(t *testing.T) {
 	w.policy.PriorityInfos[3].Weight = 2
 	w.snapshot.SetNode(w.node("n0"))
 	w.snapshot.SetNode(w.node("n1"))
-	c := &class{id: 1, shape: w.shape(0)}
+	c := &Class{id: 1, shape: w.shape(0)}
 	w.snapshot.Pending = append(w.snapshot.Pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.Message}}})
 	w.flush()
 	got := w.ask(c)
@@ -344,11 +344,11 @@ func TestTotal(t *testing.T) {
 
 // SCH-18: each of the tied nodes is chosen about equally often.
 func TestTiesAreRandom(t *testing.T) {
-	c := &class{fit: []uint32{3, 5, 9, 11}, fail: make([]int32, 12)}
+	c := &Class{fit: []uint32{3, 5, 9, 11}, fail: make([]int32, 12)}
 	random := rand.New(rand.NewPCG(5, 5))
 	counts := map[uint32]int{}
 	for range 4000 {
-		node, _, err := c.choose(t.Context(), random)
+		node, _, err := c.Choose(t.Context(), random)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// why words, as kube-scheduler does, on what the nodes failed: how many nodes
+// Why words, as kube-scheduler does, on what the nodes failed: how many nodes
 // give each reason, sorted as text. The predicate that failed first counts.
-func (c *class) why(nodes int) (string, *framework.Failure) {
+func (c *Class) Why(nodes int) (string, *framework.Failure) {
 	if c.message != "" {
 		return c.message, c.failed
 	}
@@ -39,12 +39,12 @@ func (c *class) why(nodes int) (string, *framework.Failure) {
 		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), framework.NewFailure(by)
 		return c.message, c.failed
 	}
-	c.message, c.failed = unfit(nodes, reasons), framework.NewFailure(by)
+	c.message, c.failed = UnfitMessage(nodes, reasons), framework.NewFailure(by)
 	return c.message, c.failed
 }
 
-// unfit words how many nodes gave which reason, as kube-scheduler's FitError does.
-func unfit(nodes int, reasons map[string]int) string {
+// UnfitMessage words how many nodes gave which reason, as kube-scheduler's FitError does.
+func UnfitMessage(nodes int, reasons map[string]int) string {
 	lines := make([]string, 0, len(reasons))
 	for reason, count := range reasons {
 		lines = append(lines, fmt.Sprintf("%d %s", count, reason))

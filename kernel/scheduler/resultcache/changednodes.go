@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -16,7 +16,7 @@ type changedNodes struct {
 
 // askChangedNodes asks the plugins of scope cluster which of their answers for the class
 // changed. Of those that do not know, every answer is void.
-func (c *class) askChangedNodes(ctx context.Context, s *view) {
+func (c *Class) askChangedNodes(ctx context.Context, s *View) {
 	for p := range c.predicates {
 		changed := &c.predicates[p].changed
 		changed.known, changed.nodes = c.untouchedPredicates.Has(p), changed.nodes[:0]
@@ -56,7 +56,7 @@ func (m *changedNodes) take(now uint64, nodes []uint32, known bool) {
 }
 
 // invalidateChanged forgets the verdicts of predicate p that changed.
-func (c *class) invalidateChanged(p int) {
+func (c *Class) invalidateChanged(p int) {
 	cache := &c.predicates[p]
 	for _, n := range cache.changed.nodes {
 		if int(n) < len(cache.verdicts) {
@@ -81,7 +81,7 @@ func (p *priorityCache) invalidateChanged() {
 
 // askChangedScores adds the nodes that fit and whose raw score changed to those that
 // priority i is asked about.
-func (c *class) askChangedScores(i int) {
+func (c *Class) askChangedScores(i int) {
 	cache := &c.priorities[i]
 	if !cache.changed.known || len(cache.changed.nodes) == 0 {
 		return

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// indifferent reports whether a pod of the class changes the answers about the class
+// Independent reports whether a pod of the class changes the answers about the class
 // on no node but its own, and each answer is good until something changes.
-func (c *class) indifferent(ctx context.Context) bool {
+func (c *Class) Independent(ctx context.Context) bool {
 	asked, ok := c.policy.(contractv1.Indifferer)
 	for p := range c.predicates {
 		if !c.predicates[p].independent(func() bool { return ok && asked.IndifferentVerdict(ctx, p, c.id) }) {

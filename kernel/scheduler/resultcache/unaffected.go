@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // askUnaffected asks the plugins that look at pods on nodes whether they ignore pods of
 // the class.
-func (c *class) askUnaffected(ctx context.Context) {
+func (c *Class) askUnaffected(ctx context.Context) {
 	c.unaffected = nil
 	asked, ok := c.policy.(contractv1.Aloofer)
 	if !ok {
@@ -34,7 +34,7 @@ func (c *class) askUnaffected(ctx context.Context) {
 
 // findUntouched finds the plugins to which nothing happened since the last update: they
 // ignore pods of the class and all pods that came and went.
-func (c *class) findUntouched(s *view) {
+func (c *Class) findUntouched(s *View) {
 	c.untouchedPredicates, c.untouchedPriorities = 0, 0
 	touched, ok := s.Log.Since(c.position)
 	if !ok || !c.known || c.unaffected == nil {

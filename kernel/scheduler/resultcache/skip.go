@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type skip struct {
 
 // askSkips asks the plugins whether they have nothing to say, where objects that they
 // read changed.
-func (c *class) askSkips(ctx context.Context, s *view) {
+func (c *Class) askSkips(ctx context.Context, s *View) {
 	idler, ok := c.policy.(contractv1.Idler)
 	if !ok {
 		return

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 )
 
 // score asks for the raw scores that are missing among the nodes that fit.
-func (c *class) score(ctx context.Context, s *view) error {
+func (c *Class) score(ctx context.Context, s *View) error {
 	touched := c.touchedFit(s)
 	for i := range c.priorities {
 		cache := &c.priorities[i]
@@ -39,7 +39,7 @@ func (c *class) score(ctx context.Context, s *view) error {
 }
 
 // askScores asks priority i about those of its nodes whose raw score is missing.
-func (c *class) askScores(ctx context.Context, i int) error {
+func (c *Class) askScores(ctx context.Context, i int) error {
 	cache := &c.priorities[i]
 	c.ask = c.ask[:0]
 	for _, n := range c.asks[i] {
@@ -67,14 +67,14 @@ func (c *class) askScores(ctx context.Context, i int) error {
 }
 
 // takeScore keeps a raw score.
-func (c *class) takeScore(cache *priorityCache, n uint32, score int64) {
+func (c *Class) takeScore(cache *priorityCache, n uint32, score int64) {
 	if cache.take(n, score) {
 		c.change(n)
 	}
 }
 
 // touchedFit lists, once each, the nodes touched since the last update that fit.
-func (c *class) touchedFit(s *view) []uint32 {
+func (c *Class) touchedFit(s *View) []uint32 {
 	touched, _ := s.Log.Since(c.position)
 	c.list = c.list[:0]
 	for _, t := range touched {

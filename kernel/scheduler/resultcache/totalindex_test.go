@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"cmp"
@@ -33,35 +33,35 @@ func TestTallyIsAFullLook(t *testing.T) {
 			if len(want) == 0 {
 				continue
 			}
-			var order []leader
+			var order []TopNode
 			for node, total := range want {
-				order = append(order, leader{node, total})
+				order = append(order, TopNode{node, total})
 			}
-			slices.SortFunc(order, func(a, b leader) int { return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.node, b.node)) })
+			slices.SortFunc(order, func(a, b TopNode) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Node, b.Node)) })
 			var tops []uint32
 			for _, l := range order {
-				if l.total == order[0].total {
-					tops = append(tops, l.node)
+				if l.Total == order[0].Total {
+					tops = append(tops, l.Node)
 				}
 			}
 			y.findMax()
 			k := random.IntN(len(tops))
-			if y.most != order[0].total || y.tied != len(tops) || y.nth(k) != tops[k] || !slices.Equal(y.tops(), tops) {
-				t.Fatalf("seed %d: best %d on %v, want %d on %v", seed, y.most, y.tops(), order[0].total, tops)
+			if y.most != order[0].Total || y.tied != len(tops) || y.nth(k) != tops[k] || !slices.Equal(y.tops(), tops) {
+				t.Fatalf("seed %d: best %d on %v, want %d on %v", seed, y.most, y.tops(), order[0].Total, tops)
 			}
 			if random.IntN(4) == 0 {
 				gone := order[random.IntN(min(3, len(order)))]
-				y.drop(gone.node)
+				y.drop(gone.Node)
 				dropped := y
 				if y.findMax(); y.most != dropped.most || y.tied != dropped.tied {
-					t.Fatalf("seed %d: without node %d best %d on %d, want %d on %d", seed, gone.node, dropped.most, dropped.tied, y.most, y.tied)
+					t.Fatalf("seed %d: without node %d best %d on %d, want %d on %d", seed, gone.Node, dropped.most, dropped.tied, y.most, y.tied)
 				}
-				y.set(gone.node, gone.total)
+				y.set(gone.Node, gone.Total)
 				y.findMax()
 			}
 			winner := order[random.IntN(len(order))]
-			leaders := append([]leader{winner}, slices.DeleteFunc(slices.Clone(order), func(l leader) bool { return l == winner })...)
-			if got := y.leaders(winner.node, 4); !slices.Equal(got, leaders[:min(4, len(leaders))]) {
+			leaders := append([]TopNode{winner}, slices.DeleteFunc(slices.Clone(order), func(l TopNode) bool { return l == winner })...)
+			if got := y.topNodes(winner.Node, 4); !slices.Equal(got, leaders[:min(4, len(leaders))]) {
 				t.Fatalf("seed %d: leaders %v, want %v", seed, got, leaders)
 			}
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 // filter settles the listed nodes, one predicate after the other over those
 // that the ones before let pass (SCH-12).
-func (c *class) filter(ctx context.Context, s *view) error {
+func (c *Class) filter(ctx context.Context, s *View) error {
 	c.unreserve()
 	alive := c.list[:0:len(c.list)]
 	for _, n := range c.list {
@@ -56,7 +56,7 @@ func (c *class) filter(ctx context.Context, s *view) error {
 }
 
 // askVerdicts asks predicate p about those of the nodes whose verdict is unknown.
-func (c *class) askVerdicts(ctx context.Context, p int, nodes []uint32) error {
+func (c *Class) askVerdicts(ctx context.Context, p int, nodes []uint32) error {
 	cache := &c.predicates[p]
 	if c.listUnknown(cache.verdicts, nodes) {
 		c.filterTogether(ctx, p, nodes)
@@ -80,7 +80,7 @@ func (c *class) askVerdicts(ctx context.Context, p int, nodes []uint32) error {
 }
 
 // listUnknown fills c.ask with the nodes whose verdict must be asked for.
-func (c *class) listUnknown(verdicts, nodes []uint32) bool {
+func (c *Class) listUnknown(verdicts, nodes []uint32) bool {
 	c.ask = c.ask[:0]
 	for _, n := range nodes {
 		if verdicts[n] == unknown {
@@ -90,8 +90,8 @@ func (c *class) listUnknown(verdicts, nodes []uint32) bool {
 	return len(c.ask) > 0
 }
 
-// silent is the first predicate that failed and was ignored.
-func (c *class) silent() (name string, some bool) {
+// FailedPredicate is the first predicate that failed and was ignored.
+func (c *Class) FailedPredicate() (name string, some bool) {
 	for p := range c.predicates {
 		if c.predicates[p].stale {
 			return c.predicates[p].Name, true

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -6,7 +6,7 @@ import (
 
 // invalidate forgets verdicts that may have changed and lists the nodes to look at.
 // Raw scores of single nodes go with them.
-func (c *class) invalidate(s *view) {
+func (c *Class) invalidate(s *View) {
 	c.tick++
 	c.list = c.list[:0]
 	touched, ok := s.Log.Since(c.position)
@@ -51,7 +51,7 @@ func (c *class) invalidate(s *view) {
 
 // reconsider lists a node of which predicate p may have another verdict. One that
 // failed earlier in the order stays failed, unless it fits by itself.
-func (c *class) reconsider(n uint32, p int) {
+func (c *Class) reconsider(n uint32, p int) {
 	if f := c.fail[n]; f == fits || f >= int32(p) || c.reserved[n] {
 		c.enlist(n)
 	}
@@ -59,7 +59,7 @@ func (c *class) reconsider(n uint32, p int) {
 
 // invalidateNode lists a node that changed, and forgets the answers that the change may
 // have made others.
-func (c *class) invalidateNode(t snapshot.Touch) {
+func (c *Class) invalidateNode(t snapshot.Touch) {
 	c.enlist(t.Node)
 	if !t.Object {
 		for _, p := range c.onPodsPredicates {
@@ -80,7 +80,7 @@ func (c *class) invalidateNode(t snapshot.Touch) {
 
 // listOnPods lists the plugins that have to be asked about a node that got or lost a
 // pod since the last update.
-func (c *class) listOnPods() {
+func (c *Class) listOnPods() {
 	c.onPodsPredicates, c.onPodsPriorities = c.onPodsPredicates[:0], c.onPodsPriorities[:0]
 	for p := range c.predicates {
 		if cache := &c.predicates[p]; !cache.skip.now && !c.untouchedPredicates.Has(p) && cache.looksAtPods() {
@@ -95,7 +95,7 @@ func (c *class) listOnPods() {
 }
 
 // invalidateVerdicts forgets what all predicates said about a node.
-func (c *class) invalidateVerdicts(n uint32) {
+func (c *Class) invalidateVerdicts(n uint32) {
 	for p := range c.predicates {
 		if cache := &c.predicates[p]; !cache.skip.now {
 			cache.verdicts[n] = unknown
@@ -105,7 +105,7 @@ func (c *class) invalidateVerdicts(n uint32) {
 
 // invalidateScores forgets the raw scores of priorities that may score every node
 // otherwise now.
-func (c *class) invalidateScores(s *view) {
+func (c *Class) invalidateScores(s *View) {
 	changed := !c.known || c.position != s.Log.End()
 	for i := range c.priorities {
 		cache := &c.priorities[i]
@@ -125,8 +125,8 @@ func (c *class) invalidateScores(s *view) {
 	}
 }
 
-// readVersion is the version of all that the predicates read.
-func (c *class) readVersion(s *view) (sum uint64) {
+// ReadVersion is the version of all that the predicates read.
+func (c *Class) ReadVersion(s *View) (sum uint64) {
 	for p := range c.predicates {
 		sum += s.Version(c.predicates[p].Reads)
 	}

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"fmt"
@@ -10,32 +10,32 @@ import (
 
 // refusals collects what refused nodes, each cause once.
 type refusals struct {
-	class *class
+	class *Class
 	call  *contractv1.CycleCall
 	at    map[causeKey]uint32
 	// last is the ruling that was added before: most nodes have that of their neighbour.
-	last   ruling
+	last   Verdict
 	lastAt uint32
 	some   bool
 }
 
 type causeKey struct {
-	ruling
+	Verdict
 	plugin, reasons string
 }
 
-func newRefusals(c *class, call *contractv1.CycleCall) *refusals {
+func NewRefusals(c *Class, call *contractv1.CycleCall) *refusals {
 	return &refusals{class: c, call: call, at: map[causeKey]uint32{}}
 }
 
-// add notes that a predicate refused a node, or another plugin for reasons that
+// Add notes that a predicate refused a node, or another plugin for reasons that
 // nobody's leaving changes.
-func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
+func (r *refusals) Add(n uint32, v Verdict, plugin string, reasons []string) {
 	if plugin == "" && r.some && v == r.last {
 		r.call.Nodes, r.call.Refused = append(r.call.Nodes, n), append(r.call.Refused, r.lastAt)
 		return
 	}
-	key := causeKey{ruling: v}
+	key := causeKey{Verdict: v}
 	if plugin != "" {
 		key = causeKey{plugin: plugin, reasons: strings.Join(reasons, "\n")}
 	}
@@ -43,8 +43,8 @@ func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
 	if !known {
 		cause := &contractv1.Refusal{Plugin: plugin, Reasons: reasons, Code: contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE}
 		if plugin == "" && v.predicate >= 0 {
-			cause.Plugin, cause.Reasons = r.class.predicates[v.predicate].Name, r.class.policy.Reasons(int(v.predicate), v.verdict)
-			if resolver, ok := r.class.policy.(contractv1.Resolver); !ok || !resolver.Unresolvable(int(v.predicate), v.verdict) {
+			cause.Plugin, cause.Reasons = r.class.predicates[v.predicate].Name, r.class.policy.Reasons(int(v.predicate), v.Code)
+			if resolver, ok := r.class.policy.(contractv1.Resolver); !ok || !resolver.Unresolvable(int(v.predicate), v.Code) {
 				cause.Code = contractv1.Code_UNSCHEDULABLE
 			}
 		}
@@ -57,25 +57,25 @@ func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
 	r.call.Nodes, r.call.Refused = append(r.call.Nodes, n), append(r.call.Refused, k)
 }
 
-// refusals are all nodes with what refused the class, as a call without steps.
-func (c *class) refusals(s *view) *contractv1.CycleCall {
+// Refusals are all nodes with what refused the class, as a call without steps.
+func (c *Class) Refusals(s *View) *contractv1.CycleCall {
 	call := &contractv1.CycleCall{Class: c.id, Nodes: make([]uint32, 0, s.Count), Refused: make([]uint32, 0, s.Count)}
-	list := newRefusals(c, call)
+	list := NewRefusals(c, call)
 	for n, e := range s.ByIndex {
 		if e == nil {
 			continue
 		}
-		v := ruling{predicate: c.fail[n]}
+		v := Verdict{predicate: c.fail[n]}
 		switch {
 		case v.predicate >= 0:
-			v.verdict = c.predicates[v.predicate].verdicts[n]
-			list.add(uint32(n), v, "", nil)
+			v.Code = c.predicates[v.predicate].verdicts[n]
+			list.Add(uint32(n), v, "", nil)
 		case c.narrowing.stop != nil && c.narrowing.stop.Code == contractv1.Code_UNSCHEDULABLE:
 			list.resolvable(uint32(n), c.narrowing.stop)
 		case c.narrowing.stop != nil:
-			list.add(uint32(n), v, c.narrowing.stop.Info.Name, c.narrowing.stop.Reasons)
+			list.Add(uint32(n), v, c.narrowing.stop.Info.Name, c.narrowing.stop.Reasons)
 		case len(c.narrowing.by) > 0:
-			list.add(uint32(n), v, c.narrowing.by[0], []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing.by)})
+			list.Add(uint32(n), v, c.narrowing.by[0], []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing.by)})
 		}
 	}
 	return call
@@ -84,7 +84,7 @@ func (c *class) refusals(s *view) *contractv1.CycleCall {
 // resolvable is add of a pre-filter's ruling that others' leaving may change.
 func (r *refusals) resolvable(n uint32, stop *framework.Status) {
 	before := len(r.call.Refusals)
-	r.add(n, ruling{predicate: absent}, stop.Info.Name, stop.Reasons)
+	r.Add(n, Verdict{predicate: absent}, stop.Info.Name, stop.Reasons)
 	if len(r.call.Refusals) > before {
 		r.call.Refusals[before].Code = contractv1.Code_UNSCHEDULABLE
 	}

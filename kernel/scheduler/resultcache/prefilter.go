@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (n *narrowing) allows(node uint32) bool {
 
 // narrow asks the pre-filter plugins whose answers may be others now, and lists
 // all nodes if the outcome is another.
-func (c *class) narrow(ctx context.Context, s *view) error {
+func (c *Class) narrow(ctx context.Context, s *View) error {
 	infos := c.at.Points[contractv1.Point_PRE_FILTER]
 	if len(infos) == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[stri
 
 // preScore tells the pre-score plugins which nodes fit, when anything is another
 // than in the decision before.
-func (c *class) preScore(ctx context.Context, s *view) error {
+func (c *Class) preScore(ctx context.Context, s *View) error {
 	if !c.at.Has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.Log.End() {
 		return nil
 	}

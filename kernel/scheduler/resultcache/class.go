@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -21,10 +21,10 @@ const (
 	absent = -2
 )
 
-// class holds what the plugins answered for one pod shape. Vectors run by node
+// Class holds what the plugins answered for one pod shape. Vectors run by node
 // index. It is brought up to date before each decision by asking only what
 // may have changed: the nodes touched since, and the plugins whose objects did.
-type class struct {
+type Class struct {
 	id    uint32
 	shape *snapshot.Shape
 
@@ -56,7 +56,7 @@ type class struct {
 	message           string             // why no node fits, or empty: not worked out yet
 	failed            *framework.Failure // what message was worked out with
 	trouble           error              // what a priority failed with in this decision; it counted 0
-	trace             trace              // for the record of decisions
+	trace             failureCodes       // for the record of decisions
 
 	unaffected *snapshot.Unaffected // plugins that pods of the class do not concern; nil: none
 	// In this decision: plugins to which nothing happened.
@@ -66,7 +66,7 @@ type class struct {
 
 	*scratch // of the view, while the class is brought up to date
 
-	fates map[uint64]forecast // what became of a node with a pod more
+	predictions map[uint64]Prediction // what became of a node with a pod more
 
 	timer Timer // of the attempt under way; nil: nobody counts
 }
@@ -113,33 +113,33 @@ type Timer interface {
 }
 
 // Time has the steps counted by a timer; nil: nobody counts.
-func (c *class) Time(t Timer) { c.timer = t }
+func (c *Class) Time(t Timer) { c.timer = t }
 
-func (c *class) now() time.Time {
+func (c *Class) now() time.Time {
 	if c.timer == nil {
 		return time.Time{}
 	}
 	return c.timer.Start()
 }
 
-func (c *class) since(began time.Time, title, status string) time.Time {
+func (c *Class) since(began time.Time, title, status string) time.Time {
 	if c.timer == nil {
 		return began
 	}
 	return c.timer.Since(began, title, status)
 }
 
-// newClass is a class of which nothing is known. Plugins know it by its number.
-func newClass(number uint32, shape *snapshot.Shape) *class { return &class{id: number, shape: shape} }
+// NewClass is a class of which nothing is known. Plugins know it by its number.
+func NewClass(number uint32, shape *snapshot.Shape) *Class { return &Class{id: number, shape: shape} }
 
 // Number implements shapeClass.
-func (c *class) Number() uint32 { return c.id }
+func (c *Class) Number() uint32 { return c.id }
 
 // Unaffected implements shapeClass.
-func (c *class) Unaffected() *snapshot.Unaffected { return c.unaffected }
+func (c *Class) Unaffected() *snapshot.Unaffected { return c.unaffected }
 
-// forget voids everything.
-func (c *class) forget() { c.known = false }
+// Forget voids everything.
+func (c *Class) Forget() { c.known = false }
 
 func grow[T any](s []T, n int, fill T) []T {
 	have := len(s)
@@ -159,12 +159,12 @@ func setAll[T any](s []T, to T) {
 	}
 }
 
-// update brings verdicts and raw scores up to date. After an error the class is
+// Update brings verdicts and raw scores up to date. After an error the class is
 // void, so that the next attempt asks afresh.
-func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (err error) {
+func (c *Class) Update(ctx context.Context, policy contractv1.Policy, s *View) (err error) {
 	defer func() {
 		if err != nil {
-			c.forget()
+			c.Forget()
 		}
 	}()
 	c.scratch = s.scratch
@@ -175,7 +175,7 @@ func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (
 	}
 	c.trouble = nil
 	if c.expires && c.known {
-		c.expire(s.now())
+		c.expire(s.Now())
 	}
 	c.findUntouched(s)
 	c.askSkips(ctx, s)
@@ -231,7 +231,7 @@ func (c *class) update(ctx context.Context, policy contractv1.Policy, s *view) (
 }
 
 // start forgets all answers and makes room for those of the policy's plugins.
-func (c *class) start(nodes int) {
+func (c *Class) start(nodes int) {
 	c.infos = pluginInfos{framework.PredicatesFor(c.shape.Pod, c.policy.Predicates()), framework.PrioritiesFor(c.shape.Pod, c.policy.Priorities())}
 	c.predicates, c.priorities = newPredicateCaches(c.infos.predicates), newPriorityCaches(c.infos.priorities)
 	c.expires = c.infos.expire()
@@ -245,7 +245,7 @@ func (c *class) start(nodes int) {
 	c.resize(nodes)
 }
 
-func (c *class) resize(nodes int) {
+func (c *Class) resize(nodes int) {
 	for p := range c.predicates {
 		c.predicates[p].resize(nodes)
 	}
@@ -257,7 +257,7 @@ func (c *class) resize(nodes int) {
 }
 
 // settle notes why a node fails, or that it fits.
-func (c *class) settle(n uint32, fail int32) {
+func (c *Class) settle(n uint32, fail int32) {
 	if (c.fail[n] == fits) != (fail == fits) {
 		c.fitOld, c.flipped = true, true
 		c.change(n)
@@ -268,7 +268,7 @@ func (c *class) settle(n uint32, fail int32) {
 
 // change notes that a node may have another total. While there are no totals, all are
 // to be made.
-func (c *class) change(n uint32) {
+func (c *Class) change(n uint32) {
 	if c.totalled {
 		c.changed = append(c.changed, n)
 	}

@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"slices"
@@ -30,7 +30,7 @@ func (i *pluginInfos) expire() bool {
 }
 
 // expire voids the answers that ended.
-func (c *class) expire(now time.Time) {
+func (c *Class) expire(now time.Time) {
 	at := expiry(now.UnixMilli())
 	for p := range c.predicates {
 		c.predicates[p].expire(at)
@@ -47,7 +47,7 @@ func (p *pluginCache) expire(at expiry) {
 }
 
 // verdictsUntil notes when the answers to the last Filter of predicate p end.
-func (c *class) verdictsUntil(p int) {
+func (c *Class) verdictsUntil(p int) {
 	if c.predicates[p].Expires {
 		if e, ok := c.policy.(contractv1.Expirer); ok {
 			c.predicates[p].until.sooner(e.VerdictsUntil(p))
@@ -56,7 +56,7 @@ func (c *class) verdictsUntil(p int) {
 }
 
 // scoresUntil notes when the answers to the last Score of priority i end.
-func (c *class) scoresUntil(i int) {
+func (c *Class) scoresUntil(i int) {
 	if c.priorities[i].Expires {
 		if e, ok := c.policy.(contractv1.Expirer); ok {
 			c.priorities[i].until.sooner(e.ScoresUntil(i))
@@ -64,9 +64,12 @@ func (c *class) scoresUntil(i int) {
 	}
 }
 
-// unfitUntil is when a pod of the class, which fits nowhere, may fit by time alone;
+// UnfitUntil is when a pod of the class, which fits nowhere, may fit by time alone;
 // zero: never.
-func (c *class) unfitUntil() time.Time {
+func (c *Class) UnfitUntil() time.Time {
+	if !c.expires {
+		return time.Time{}
+	}
 	var first expiry
 	for p := range c.predicates {
 		first.sooner(int64(c.predicates[p].until))

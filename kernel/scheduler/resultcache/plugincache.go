@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"pintle.dev/pintle/sdk"
@@ -27,12 +27,12 @@ func (p *pluginCache) looksBeyond() bool { return p.scope == string(sdk.ScopeClu
 
 // fresh reports whether the plugin's answers depend on no object that changed since
 // the last update.
-func (p *pluginCache) fresh(c *class, s *view) bool {
+func (p *pluginCache) fresh(c *Class, s *View) bool {
 	return c.known && !p.stale && p.reads == p.version(c, s)
 }
 
 // version is that of the kinds which the plugin reads.
-func (p *pluginCache) version(c *class, s *view) uint64 {
+func (p *pluginCache) version(c *Class, s *View) uint64 {
 	if c.known && c.objects == s.ObjectVersion {
 		return p.reads
 	}

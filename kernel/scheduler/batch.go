@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/scheduler/framework"
+	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -51,9 +52,9 @@ func (p *pace) settle(stood int) {
 type runner struct {
 	pod      *podEntry
 	node     *snapshot.Node
-	drawn    rand.PCG // the random numbers before its own
-	taken    taken    // its node
-	evidence *evidence
+	drawn    rand.PCG          // the random numbers before its own
+	taken    resultcache.Taken // its node
+	evidence *resultcache.DecisionSnapshot
 }
 
 // ahead decides about the pods behind p, which was just placed on a node with a
@@ -64,33 +65,33 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		return
 	}
 	began := s.clock.Now()
-	first := c.take(node.Index, len(node.Pods)-1) // it has the pod already
+	first := c.Predict(node.Index, len(node.Pods)-1) // it has the pod already
 	run := s.choose(c, p, first, p.shape.pace.next())
 	defer func() {
-		s.takenAt[first.node] = 0
+		s.takenAt[first.Node] = 0
 		for i := range run {
-			s.takenAt[run[i].taken.node] = 0
+			s.takenAt[run[i].taken.Node] = 0
 		}
 		clear(run)
 	}()
 	if len(run) == 0 {
 		return
 	}
-	feasible, best := len(c.feasible()), c.best()
+	feasible, best := len(c.Feasible()), c.Best()
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
 	}
-	s.begin(work{profile: profile, again: decideAgain, pod: p, run: run, first: first.node})
+	s.begin(work{profile: profile, again: decideAgain, pod: p, run: run, first: first.Node})
 	defer s.end()
 	stood := 0
 	if s.flush(ctx) == nil && s.verify(ctx, c, profile) {
-		as := c.became(first, best)
+		as := c.Observe(first, best)
 		for stood < len(run) && as {
-			as = c.became(run[stood].taken, best)
+			as = c.Observe(run[stood].taken, best)
 			stood++
 		}
 		for i := range run[stood:] {
-			c.became(run[stood+i].taken, best)
+			c.Observe(run[stood+i].taken, best)
 		}
 		correct(c, s.takenAt, run[:stood])
 	}
@@ -132,9 +133,9 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 		return false
 	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.Nominees) > 0 || len(s.unreserves) > 0:
 		return false
-	case profile.next != nil || !c.chose(profile.policy, node.Index):
+	case profile.next != nil || !c.ChoseByTotal(profile.policy, node.Index):
 		return false // the node was not chosen by its total
-	case !c.upTo(s.snapshot.Log.End()-1) || len(s.snapshot.Pending) != 1:
+	case !c.UpTo(s.snapshot.Log.End()-1) || len(s.snapshot.Pending) != 1:
 		return false // something else happened
 	}
 	if followers := s.followers.Load(); followers != nil && len(*followers) > 0 {
@@ -151,7 +152,7 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 	}
 	s.begin(work{profile: profile})
 	defer s.end()
-	return c.indifferent(ctx) && ctx.Err() == nil
+	return c.Independent(ctx) && ctx.Err() == nil
 }
 
 // pointsBehind are those that a pod goes through once it has a node.
@@ -170,30 +171,30 @@ func alike(next, p *podEntry) bool {
 // the node that it gets if those before it, the first of all among them, become what
 // is forecast. So many of the best are left that nobody has to know yet which comes
 // after them.
-func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
+func (s *Scheduler) choose(c *resultcache.Class, p *podEntry, first resultcache.Taken, n int) []runner {
 	run := s.run[:0]
 	if missing := len(s.snapshot.ByIndex) - len(s.takenAt); missing > 0 {
 		s.takenAt = append(s.takenAt, make([]int32, missing)...)
 	}
-	s.takenAt[first.node] = 1
-	var before *evidence
-	for last := first; len(run) < n && last.forecast != rises; last = run[len(run)-1].taken {
-		if last.forecast == falls {
-			c.drop(last.node)
+	s.takenAt[first.Node] = 1
+	var before *resultcache.DecisionSnapshot
+	for last := first; len(run) < n && last.Prediction != resultcache.Higher; last = run[len(run)-1].taken {
+		if last.Prediction == resultcache.Lower {
+			c.DropTotal(last.Node)
 		}
-		if c.tied() <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
+		if c.Tied() <= resultcache.TopNodes+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
 			break
 		}
 		drawn := *s.source
-		index := c.nth(s.random.IntN(c.tied()))
+		index := c.Nth(s.random.IntN(c.Tied()))
 		if s.takenAt[index] != 0 {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
 		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.ByIndex[index]}
-		r.taken = c.take(index, len(r.node.Pods))
+		r.taken = c.Predict(index, len(r.node.Pods))
 		if s.cfg.Explain > 0 {
-			r.evidence = c.evidenceAfter(before, s.view, index, c.best())
+			r.evidence = c.DecisionSnapshotAfter(before, s.view, index, c.Best())
 			before = r.evidence
 		}
 		run = append(run, r)
@@ -206,18 +207,18 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 // correct brings the scores in the evidence of each decision up to date with the
 // nodes that got a pod before it and have the best total still. TakenAt says when
 // each got one: 1 the first of all, from 2 on those of the run, 0 none.
-func correct(c *class, takenAt []int32, run []runner) {
+func correct(c *resultcache.Class, takenAt []int32, run []runner) {
 	for i := range run {
 		e := run[i].evidence
 		if e == nil {
 			return
 		}
-		for k, l := range e.top {
-			if at := takenAt[l.node]; at > 0 && int(at) < i+2 {
-				if i > 0 && int(at) < i+1 && run[i-1].evidence.top[k].node == l.node {
-					e.scores[k] = run[i-1].evidence.scores[k]
+		for k, l := range e.Top {
+			if at := takenAt[l.Node]; at > 0 && int(at) < i+2 {
+				if i > 0 && int(at) < i+1 && run[i-1].evidence.Top[k].Node == l.Node {
+					e.Scores[k] = run[i-1].evidence.Scores[k]
 				} else {
-					e.scores[k] = c.scoresOf(l.node)
+					e.Scores[k] = c.ScoresOf(l.Node)
 				}
 			}
 		}
@@ -226,13 +227,13 @@ func correct(c *class, takenAt []int32, run []runner) {
 
 // verify brings the class up to date with the pods that are assumed ahead; it reports
 // whether totals are comparable with those that they were chosen by.
-func (s *Scheduler) verify(ctx context.Context, c *class, profile *profile) bool {
-	if profile.policy != c.policy {
+func (s *Scheduler) verify(ctx context.Context, c *resultcache.Class, profile *profile) bool {
+	if profile.policy != c.Policy() {
 		return false
 	}
 	c.Time(profile.metrics)
 	defer c.Time(nil)
-	return c.verify(ctx, s.view)
+	return c.VerifyTotals(ctx, s.view)
 }
 
 // takeBackRun undoes decisions that do not stand, as if they had not been made.

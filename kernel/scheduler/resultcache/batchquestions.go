@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -14,7 +14,7 @@ const togetherMax = 4096
 // group, about the nodes that are still alive, and the priorities of that group
 // about those that pass if no other predicate comes after. Answers go where
 // filter and score look first; what is not answered there is asked by them.
-func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
+func (c *Class) filterTogether(ctx context.Context, p int, alive []uint32) {
 	evaluator, ok := c.policy.(contractv1.Evaluator)
 	group := c.predicates[p].Group
 	if !ok || group == 0 {
@@ -53,7 +53,7 @@ func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
 }
 
 // scoreTogether asks the priorities of each group about the nodes that c.asks lists.
-func (c *class) scoreTogether(ctx context.Context) {
+func (c *Class) scoreTogether(ctx context.Context) {
 	evaluator, ok := c.policy.(contractv1.Evaluator)
 	if !ok {
 		return
@@ -84,7 +84,7 @@ func (c *class) scoreTogether(ctx context.Context) {
 	}
 }
 
-func (c *class) takeTogether(e *contractv1.Evaluation) {
+func (c *Class) takeTogether(e *contractv1.Evaluation) {
 	for _, q := range e.Filters {
 		cache := &c.predicates[q.Predicate]
 		if c.expires {

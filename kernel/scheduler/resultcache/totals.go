@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
-// choose returns the node with the highest total of weighted, normalised
+// Choose returns the node with the highest total of weighted, normalised
 // scores (SCH-17), and that total. Of several, one is picked at random (SCH-18).
 // There must be a node that fits. A score out of range counts as the nearer
 // end: a plugin may be wrong, it may not outweigh the others.
-func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, total int64, err error) {
-	best, err := c.updateTotals(ctx)
+func (c *Class) Choose(ctx context.Context, random *rand.Rand) (node uint32, total int64, err error) {
+	best, err := c.UpdateTotals(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -24,20 +24,20 @@ func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, tot
 	return c.totals.nth(random.IntN(c.totals.tied)), best, nil
 }
 
-// feasible are the nodes that fit, ascending; not to be changed.
-func (c *class) feasible() []uint32 { return c.fit }
+// Feasible are the nodes that fit, ascending; not to be changed.
+func (c *Class) Feasible() []uint32 { return c.fit }
 
-// best is the best total, tied how many nodes have it, and nth one of these, in order of
+// Best is the best total, tied how many nodes have it, and nth one of these, in order of
 // index. All are of the totals that were made last.
-func (c *class) best() int64            { return c.totals.most }
-func (c *class) tied() int              { return c.totals.tied }
-func (c *class) nth(n int) uint32       { return c.totals.nth(n) }
-func (c *class) tops() []uint32         { return c.totals.tops() }
-func (c *class) totalOf(n uint32) int64 { return c.totals.totals[n] }
+func (c *Class) Best() int64            { return c.totals.most }
+func (c *Class) Tied() int              { return c.totals.tied }
+func (c *Class) Nth(n int) uint32       { return c.totals.nth(n) }
+func (c *Class) Tops() []uint32         { return c.totals.tops() }
+func (c *Class) TotalOf(n uint32) int64 { return c.totals.totals[n] }
 
-// updateTotals brings the totals up to date and returns the best one. Nodes whose
+// UpdateTotals brings the totals up to date and returns the best one. Nodes whose
 // scores are what they were, by the same measure, are not looked at.
-func (c *class) updateTotals(ctx context.Context) (best int64, err error) {
+func (c *Class) UpdateTotals(ctx context.Context) (best int64, err error) {
 	c.totals.resize(len(c.fail))
 	every := !c.totalled || len(c.changed) > len(c.fit)/8
 	c.remeasured = false
@@ -64,7 +64,7 @@ func (c *class) updateTotals(ctx context.Context) (best int64, err error) {
 
 // measure brings up to date what one priority's scores are measured by; it reports
 // whether that changed, so that any node may have another score by it.
-func (c *class) measure(ctx context.Context, i int) (other bool, err error) {
+func (c *Class) measure(ctx context.Context, i int) (other bool, err error) {
 	cache := &c.priorities[i]
 	if cache.Weight == 0 {
 		return false, nil
@@ -113,7 +113,7 @@ func (p *priorityCache) measureRange(fit []uint32) (other bool) {
 }
 
 // normalize has priority i normalise the raw scores of the nodes that fit.
-func (c *class) normalize(ctx context.Context, i int) (other bool, err error) {
+func (c *Class) normalize(ctx context.Context, i int) (other bool, err error) {
 	cache := &c.priorities[i]
 	cache.norm = grow(cache.norm, len(c.fit), 0)[:len(c.fit)]
 	zero := cache.KeepsZero
@@ -154,7 +154,7 @@ func (p *priorityCache) measureZero() (other bool) {
 }
 
 // totalAll adds up the totals of all nodes.
-func (c *class) totalAll() {
+func (c *Class) totalAll() {
 	t := &c.totals
 	t.clear()
 	for _, n := range c.fit {
@@ -207,7 +207,7 @@ func (p *priorityCache) addTo(totals []int64, fit []uint32) {
 
 // parts are what the totals of all nodes that fit have in common, and the priorities
 // by which nodes may differ.
-func (c *class) parts() (same int64, differ []int) {
+func (c *Class) parts() (same int64, differ []int) {
 	differ = c.differ[:0]
 	for i := range c.priorities {
 		cache := &c.priorities[i]
@@ -239,7 +239,7 @@ func (p *priorityCache) level() bool {
 }
 
 // total adds up the total of one node, with what parts returned.
-func (c *class) total(n uint32, same int64, differ []int) int64 {
+func (c *Class) total(n uint32, same int64, differ []int) int64 {
 	if c.fail[n] != fits {
 		return none
 	}
@@ -272,7 +272,7 @@ func (p *priorityCache) normalised(fit []uint32, n uint32) int64 {
 }
 
 // sums are the totals, parallel to c.fit.
-func (c *class) sums() []int64 {
+func (c *Class) sums() []int64 {
 	list := make([]int64, len(c.fit))
 	for k, n := range c.fit {
 		list[k] = c.totals.totals[n]

@@ -57,11 +57,11 @@ func TestAheadIsInvisible(t *testing.T) {
 		{"some pods lower the score", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{steps, schedulertest.LeastCPU}, true},
 		{"each pod raises the score", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{packs}, false},
 		{"what scores are measured by changes", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{schedulertest.FewPods, lessens}, true},
-		{"normalised by the plugin", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{served("Served", sdk.NormalizePlugin), lessens}, true},
+		{"normalised by the plugin", []sdk.Predicate{schedulertest.FitCPU}, []sdk.Priority{schedulertest.Served("Served", sdk.NormalizePlugin), lessens}, true},
 		{"indifferent to others", []sdk.Predicate{wary, schedulertest.FitCPU}, []sdk.Priority{lessens}, true},
-		{"aloof to others", []sdk.Predicate{feuding, schedulertest.FitCPU}, []sdk.Priority{feared, lessens}, true},
-		{"pods that concern each other", []sdk.Predicate{even, schedulertest.PerZone, schedulertest.FitCPU}, []sdk.Priority{lessens, schedulertest.Crowd}, false},
-		{"plugins that say what moved", []sdk.Predicate{shy, schedulertest.FitCPU}, []sdk.Priority{middle, quiet, lessens}, false},
+		{"aloof to others", []sdk.Predicate{schedulertest.Feuding, schedulertest.FitCPU}, []sdk.Priority{schedulertest.Feared, lessens}, true},
+		{"pods that concern each other", []sdk.Predicate{schedulertest.Even, schedulertest.PerZone, schedulertest.FitCPU}, []sdk.Priority{lessens, schedulertest.Crowd}, false},
+		{"plugins that say what moved", []sdk.Predicate{schedulertest.Shy, schedulertest.FitCPU}, []sdk.Priority{schedulertest.Middle, schedulertest.Quiet, lessens}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func (d *drive) decisions() map[string]Decision {
 		copied.Time = time.Time{}
 		if e := made.evidence; e != nil {
 			seen := *e
-			seen.policy = nil
+			seen.Policy = nil
 			copied.evidence = &seen
 		}
 		out[key.Name] = copied

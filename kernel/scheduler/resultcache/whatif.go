@@ -1,4 +1,4 @@
-package scheduler
+package resultcache
 
 import (
 	"context"
@@ -13,22 +13,25 @@ import (
 // nominated there, or without some that are on them. The answers that the class keeps are
 // not touched.
 
-// ruling is a predicate's verdict about a node; of no predicate: it fits.
-type ruling struct {
+// Verdict is a predicate's verdict about a node; of no predicate: it fits.
+type Verdict struct {
 	predicate int32
-	verdict   uint32
+	Code      uint32
 }
 
-var fitting = ruling{predicate: fits}
+// Fits reports whether no predicate refused.
+func (r Verdict) Fits() bool { return r.predicate == fits }
 
-// judge asks the predicates of the wanted scopes about nodes as the replicas have
+var FitsNode = Verdict{predicate: fits}
+
+// Check asks the predicates of the wanted scopes about nodes as the replicas have
 // them now, one predicate after the other over those that pass. Answers run
 // parallel to nodes.
-func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*contractv1.PredicateInfo) bool) ([]ruling, error) {
-	answers := make([]ruling, len(nodes))
+func (c *Class) Check(ctx context.Context, nodes []uint32, wanted func(*contractv1.PredicateInfo) bool) ([]Verdict, error) {
+	answers := make([]Verdict, len(nodes))
 	alive := make([]int, len(nodes))
 	for k := range nodes {
-		answers[k], alive[k] = fitting, k
+		answers[k], alive[k] = FitsNode, k
 	}
 	for p := range c.predicates {
 		if len(alive) == 0 {
@@ -37,7 +40,7 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*contract
 		if c.predicates[p].skip.now || !wanted(c.predicates[p].PredicateInfo) {
 			continue
 		}
-		out, err := c.rulings(ctx, p, nodes, alive)
+		out, err := c.verdictsOf(ctx, p, nodes, alive)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +49,7 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*contract
 			if out[i] == 0 {
 				passed = append(passed, k)
 			} else {
-				answers[k] = ruling{int32(p), out[i]}
+				answers[k] = Verdict{int32(p), out[i]}
 			}
 		}
 		alive = passed
@@ -54,10 +57,10 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*contract
 	return answers, ctx.Err()
 }
 
-// rulings are the verdicts of predicate p about those of the nodes that are alive.
+// verdictsOf are the verdicts of predicate p about those of the nodes that are alive.
 // One that looks at nodes without their pods is not asked again about what the class
 // has its answer to.
-func (c *class) rulings(ctx context.Context, p int, nodes []uint32, alive []int) ([]uint32, error) {
+func (c *Class) verdictsOf(ctx context.Context, p int, nodes []uint32, alive []int) ([]uint32, error) {
 	out, ask, at := make([]uint32, len(alive)), make([]uint32, 0, len(alive)), make([]int, 0, len(alive))
 	kept := !c.predicates[p].looksAtPods() && !c.predicates[p].stale
 	for i, k := range alive {
@@ -83,12 +86,12 @@ func (c *class) rulings(ctx context.Context, p int, nodes []uint32, alive []int)
 	return out, nil
 }
 
-func anyScope(*contractv1.PredicateInfo) bool       { return true }
-func nodeScope(p *contractv1.PredicateInfo) bool    { return p.Scope != string(sdk.ScopeCluster) }
-func clusterScope(p *contractv1.PredicateInfo) bool { return p.Scope == string(sdk.ScopeCluster) }
+func AnyScope(*contractv1.PredicateInfo) bool       { return true }
+func NodeScope(p *contractv1.PredicateInfo) bool    { return p.Scope != string(sdk.ScopeCluster) }
+func ClusterScope(p *contractv1.PredicateInfo) bool { return p.Scope == string(sdk.ScopeCluster) }
 
-// clustered reports whether a predicate looks beyond a node.
-func (c *class) clustered() bool {
+// LooksBeyond reports whether a predicate looks beyond a node.
+func (c *Class) LooksBeyond() bool {
 	for p := range c.predicates {
 		if c.predicates[p].looksBeyond() {
 			return true
@@ -97,16 +100,16 @@ func (c *class) clustered() bool {
 	return false
 }
 
-// besides judges nodes with the pods added that are nominated there, one node
+// CheckWithNominees judges nodes with the pods added that are nominated there, one node
 // after the other where a predicate looks beyond its node. The answer of a node
 // without such pods is that it fits.
-func (c *class) besides(ctx context.Context, s *view, nodes []uint32, but *snapshot.Pod) ([]ruling, error) {
-	answers := make([]ruling, len(nodes))
+func (c *Class) CheckWithNominees(ctx context.Context, s *View, nodes []uint32, but *snapshot.Pod) ([]Verdict, error) {
+	answers := make([]Verdict, len(nodes))
 	var ask []uint32
 	var at []int
 	var put, take [][]*contractv1.Operation
 	for k, n := range nodes {
-		answers[k] = fitting
+		answers[k] = FitsNode
 		e := s.ByIndex[n]
 		if e == nil {
 			continue
@@ -121,18 +124,18 @@ func (c *class) besides(ctx context.Context, s *view, nodes []uint32, but *snaps
 		}
 		ask, at, put, take = append(ask, n), append(at, k), append(put, add), append(take, remove)
 	}
-	if len(ask) == 0 || s.suppose == nil {
+	if len(ask) == 0 || s.ApplyHypothetical == nil {
 		return answers, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	one := func(nodes []uint32, at []int, put, take []*contractv1.Operation) error {
-		if err := s.suppose(ctx, put); err != nil {
+		if err := s.ApplyHypothetical(ctx, put); err != nil {
 			return err
 		}
-		got, err := c.judge(ctx, nodes, anyScope)
-		if undone := s.suppose(ctx, take); undone != nil {
+		got, err := c.Check(ctx, nodes, AnyScope)
+		if undone := s.ApplyHypothetical(ctx, take); undone != nil {
 			return undone
 		}
 		for k, r := range got {
@@ -140,7 +143,7 @@ func (c *class) besides(ctx context.Context, s *view, nodes []uint32, but *snaps
 		}
 		return err
 	}
-	if !c.clustered() {
+	if !c.LooksBeyond() {
 		return answers, one(ask, at, join(put), join(take))
 	}
 	for k := range ask {
@@ -160,18 +163,18 @@ func join(lists [][]*contractv1.Operation) (all []*contractv1.Operation) {
 
 // keepRoom settles those of the nodes that fit by themselves, but not beside the
 // pods that are nominated there; it returns the others.
-func (c *class) keepRoom(ctx context.Context, s *view, alive []uint32) ([]uint32, error) {
+func (c *Class) keepRoom(ctx context.Context, s *View, alive []uint32) ([]uint32, error) {
 	if len(s.Nominees) == 0 && len(c.reserved) == 0 {
 		return alive, nil
 	}
-	answers, err := c.besides(ctx, s, alive, nil)
+	answers, err := c.CheckWithNominees(ctx, s, alive, nil)
 	if err != nil {
 		return nil, err
 	}
 	passed := make([]uint32, 0, len(alive))
 	for k, n := range alive {
 		r := answers[k]
-		if r.predicate == fits {
+		if r.Fits() {
 			passed = append(passed, n)
 			continue
 		}
@@ -179,7 +182,7 @@ func (c *class) keepRoom(ctx context.Context, s *view, alive []uint32) ([]uint32
 			c.reserved = map[uint32]bool{}
 		}
 		c.reserved[n] = true
-		c.predicates[r.predicate].verdicts[n] = r.verdict
+		c.predicates[r.predicate].verdicts[n] = r.Code
 		c.settle(n, r.predicate)
 	}
 	return passed, nil
@@ -187,7 +190,7 @@ func (c *class) keepRoom(ctx context.Context, s *view, alive []uint32) ([]uint32
 
 // unreserve has the listed nodes looked at as they are. A verdict that tells of a
 // nominated pod too is no answer about the node alone.
-func (c *class) unreserve() {
+func (c *Class) unreserve() {
 	if len(c.reserved) == 0 {
 		return
 	}
@@ -200,5 +203,5 @@ func (c *class) unreserve() {
 	}
 }
 
-// fitsAlone reports whether a node fits as it is, nominated pods aside.
-func (c *class) fitsAlone(n uint32) bool { return c.fail[n] == fits || c.reserved[n] }
+// FitsAlone reports whether a node fits as it is, nominated pods aside.
+func (c *Class) FitsAlone(n uint32) bool { return c.fail[n] == fits || c.reserved[n] }

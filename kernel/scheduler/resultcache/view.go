@@ -1,0 +1,29 @@
+package resultcache
+
+import (
+	"context"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/snapshot"
+)
+
+// View is a snapshot as classes look at it. One class is brought up to date at a time.
+type View struct {
+	*snapshot.Snapshot
+
+	// ApplyHypothetical hands plugins what is not so; nil: nobody does.
+	ApplyHypothetical func(ctx context.Context, operations []*contractv1.Operation) error
+	Now               func() time.Time
+
+	scratch *scratch
+}
+
+func NewView(s *snapshot.Snapshot) *View {
+	return &View{Snapshot: s, Now: time.Now, scratch: &scratch{}}
+}
+
+// Renew leaves what belongs to the update under way to whoever is in it, who goes on
+// with it for nothing.
+func (v *View) Renew() { v.scratch = &scratch{} }
