@@ -13,34 +13,34 @@ import (
 )
 
 // Pods of one class that wait behind each other are decided about together. The
-// nodes for them are chosen by a forecast (forecast.go) of what becomes of each
+// nodes for them are chosen by a prediction (Class.Predict) of what becomes of each
 // node's total when it gets a pod; then all are told to the plugins, which are asked
-// about these nodes in one crossing. Where a total is another than was forecast, the
+// about these nodes in one crossing. Where a total is another than was predicted, the
 // decisions behind it are taken back before anybody heard of them, the random
 // numbers that they drew included: what is left is what one decision after the other
 // comes to, to the last node. It is what kube-scheduler's opportunistic batching
 // (KEP-5598) is for, without a node being ruled out before anybody asked about it.
 
-// aheadMost bounds how many pods are decided about at once.
-const aheadMost = 64
+// maxBatch bounds how many pods are decided about at once.
+const maxBatch = 64
 
-// pace is how many pods of a class are decided about at once: twice as many as stood
+// batchSizer is how many pods of a class are decided about at once: twice as many as confirmed
 // the last time, and none for a while after none did.
-type pace struct{ stood, rest, rests int }
+type batchSizer struct{ confirmed, rest, rests int }
 
-func (p *pace) next() int {
+func (p *batchSizer) next() int {
 	if p.rest > 0 {
 		p.rest--
 		return 0
 	}
-	return min(max(4, 2*p.stood), aheadMost)
+	return min(max(4, 2*p.confirmed), maxBatch)
 }
 
-// settle takes in how many stood; where none did, the next attempts are apart twice
+// settle takes in how many confirmed; where none did, the next attempts are apart twice
 // as far as the ones before.
-func (p *pace) settle(stood int) {
-	p.stood = stood
-	if stood > 0 {
+func (p *batchSizer) settle(confirmed int) {
+	p.confirmed = confirmed
+	if confirmed > 0 {
 		p.rests = 0
 		return
 	}
@@ -48,8 +48,8 @@ func (p *pace) settle(stood int) {
 	p.rest = p.rests
 }
 
-// runner is a pod that is decided about together with others.
-type runner struct {
+// batched is a pod that is decided about together with others.
+type batched struct {
 	pod      *podEntry
 	node     *snapshot.Node
 	drawn    rand.PCG          // the random numbers before its own
@@ -57,16 +57,16 @@ type runner struct {
 	evidence *resultcache.DecisionSnapshot
 }
 
-// ahead decides about the pods behind p, which was just placed on a node with a
+// scheduleBatch decides about the pods behind p, which was just placed on a node with a
 // total of d.Total, as far as they are of its class.
-func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *Decision) {
+func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *Decision) {
 	c := p.shape.class
-	if !s.mayRun(ctx, p, profile, node) {
+	if !s.mayBatch(ctx, p, profile, node) {
 		return
 	}
 	began := s.clock.Now()
 	first := c.Predict(node.Index, len(node.Pods)-1) // it has the pod already
-	run := s.choose(c, p, first, p.shape.pace.next())
+	run := s.chooseBatch(c, p, first, p.shape.sizer.next())
 	defer func() {
 		s.takenAt[first.Node] = 0
 		for i := range run {
@@ -81,30 +81,30 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
 	}
-	s.begin(work{profile: profile, again: decideAgain, pod: p, run: run, first: first.Node})
+	s.begin(work{profile: profile, again: decideAgain, pod: p, batch: run, first: first.Node})
 	defer s.end()
-	stood := 0
+	confirmed := 0
 	if s.flush(ctx) == nil && s.verify(ctx, c, profile) {
 		as := c.Observe(first, best)
-		for stood < len(run) && as {
-			as = c.Observe(run[stood].taken, best)
-			stood++
+		for confirmed < len(run) && as {
+			as = c.Observe(run[confirmed].taken, best)
+			confirmed++
 		}
-		for i := range run[stood:] {
-			c.Observe(run[stood+i].taken, best)
+		for i := range run[confirmed:] {
+			c.Observe(run[confirmed+i].taken, best)
 		}
-		correct(c, s.takenAt, run[:stood])
+		correct(c, s.takenAt, run[:confirmed])
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	p.shape.pace.settle(stood)
-	s.takeBackRun(run[stood:])
+	p.shape.sizer.settle(confirmed)
+	s.takeBackBatch(run[confirmed:])
 	now := s.clock.Now()
-	if stood > 0 {
-		profile.metrics.decided(profile.policy, now.Sub(began)/time.Duration(stood), feasible, stood)
+	if confirmed > 0 {
+		profile.metrics.decided(profile.policy, now.Sub(began)/time.Duration(confirmed), feasible, confirmed)
 	}
-	for i := range run[:stood] {
+	for i := range run[:confirmed] {
 		r := &run[i]
 		r.pod.began = began
 		r.pod.seen, r.pod.except, r.pod.changed = s.eventSeq, 0, 0
@@ -115,16 +115,16 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		})
 	}
 	p.shape.used = s.decisions
-	for i := range run[:stood] {
+	for i := range run[:confirmed] {
 		if !s.send(ctx, s.request(run[i].pod, run[i].node.Name)) {
 			return
 		}
 	}
 }
 
-// mayRun reports whether decisions about pods of a class depend on each other by
+// mayBatch reports whether decisions about pods of a class depend on each other by
 // nothing but the nodes that they take, and nobody has to hear of each by itself.
-func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node) bool {
+func (s *Scheduler) mayBatch(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node) bool {
 	c := p.shape.class
 	switch {
 	case c == nil || !p.assumed:
@@ -167,12 +167,12 @@ func alike(next, p *podEntry) bool {
 		next.nominated == "" && next.Object.DeletionTimestamp == nil
 }
 
-// choose takes up to n pods of p's class from the head of the queue and gives each
+// chooseBatch takes up to n pods of p's class from the head of the queue and gives each
 // the node that it gets if those before it, the first of all among them, become what
-// is forecast. So many of the best are left that nobody has to know yet which comes
+// is predicted. So many of the best are left that nobody has to know yet which comes
 // after them.
-func (s *Scheduler) choose(c *resultcache.Class, p *podEntry, first resultcache.Taken, n int) []runner {
-	run := s.run[:0]
+func (s *Scheduler) chooseBatch(c *resultcache.Class, p *podEntry, first resultcache.Taken, n int) []batched {
+	run := s.batch[:0]
 	if missing := len(s.snapshot.ByIndex) - len(s.takenAt); missing > 0 {
 		s.takenAt = append(s.takenAt, make([]int32, missing)...)
 	}
@@ -191,7 +191,7 @@ func (s *Scheduler) choose(c *resultcache.Class, p *podEntry, first resultcache.
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
-		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.ByIndex[index]}
+		r := batched{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.ByIndex[index]}
 		r.taken = c.Predict(index, len(r.node.Pods))
 		if s.cfg.Explain > 0 {
 			r.evidence = c.DecisionSnapshotAfter(before, s.view, index, c.Best())
@@ -200,14 +200,14 @@ func (s *Scheduler) choose(c *resultcache.Class, p *podEntry, first resultcache.
 		run = append(run, r)
 		s.takenAt[index] = int32(1 + len(run))
 	}
-	s.run = run
+	s.batch = run
 	return run
 }
 
 // correct brings the scores in the evidence of each decision up to date with the
 // nodes that got a pod before it and have the best total still. TakenAt says when
 // each got one: 1 the first of all, from 2 on those of the run, 0 none.
-func correct(c *resultcache.Class, takenAt []int32, run []runner) {
+func correct(c *resultcache.Class, takenAt []int32, run []batched) {
 	for i := range run {
 		e := run[i].evidence
 		if e == nil {
@@ -236,8 +236,8 @@ func (s *Scheduler) verify(ctx context.Context, c *resultcache.Class, profile *p
 	return c.VerifyTotals(ctx, s.view)
 }
 
-// takeBackRun undoes decisions that do not stand, as if they had not been made.
-func (s *Scheduler) takeBackRun(run []runner) {
+// takeBackBatch undoes decisions that do not stand, as if they had not been made.
+func (s *Scheduler) takeBackBatch(run []batched) {
 	for i := range run {
 		p := run[i].pod
 		p.assumed = false

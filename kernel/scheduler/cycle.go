@@ -86,7 +86,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	}
 	s.record.keep(decision)
 	if decision.Node != "" && ctx.Err() == nil { // nobody knows what became of the pod
-		s.ahead(ctx, p, profile, node, decision)
+		s.scheduleBatch(ctx, p, profile, node, decision)
 	}
 }
 

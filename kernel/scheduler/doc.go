@@ -1,5 +1,6 @@
 // Package scheduler owns the way of a pod from pending to bound: the queue, the
-// snapshot of nodes and pods, the scheduling cycle and the result cache. It
+// scheduling cycle, preemption and binding. What it decides on is below it: the picture
+// of the cluster (package snapshot), and what plugins answered (package resultcache). It
 // decides nothing by itself: every verdict and every score comes from the
 // predicates and priorities of a Policy, which the plugin host serves.
 //
@@ -15,7 +16,7 @@
 //
 // Questions about decisions (Why) run in the cycle too, between two decisions:
 // they see one state, and hold up the next decision as long as one of a class that is new.
-// The record keeps what a decision was made on (evidence.go): two bytes a node, shared by
+// The record keeps what a decision was made on (package resultcache): two bytes a node, shared by
 // decisions between which no node's state changed, and the scores of the best
 // nodes. Simulate runs the same queue and cycle on a picture of a cluster.
 //
@@ -24,13 +25,13 @@
 // that waits is dropped when the answer comes; what is asked about a pod that has its
 // node counts. Each question is part of a work that says what leaving it takes back.
 //
-// Answers may end with time (expiry.go): a class asks again then, and the pods that
+// Answers may end with time: a class asks again then, and the pods that
 // were refused by them are tried again.
 //
 // # The points beside predicates and priorities
 //
 // A Policy that is a contractv1.Cycler has plugins at other points of the cycle;
-// one that is none, or has none there, costs nothing (pointPolicy). New pods
+// one that is none, or has none there, costs nothing (package framework). New pods
 // stand at the doorstep until pre-enqueue plugins let them in and the queue-sort
 // plugin gave them a key, in batches (enter.go). Pre-filter plugins narrow the
 // nodes of a class down (prefilter.go), post-filter plugins name victims for a
@@ -57,7 +58,7 @@
 // refused (backoff.go), from which they are also taken when nothing is active, and
 // beside it one for pods that met an error, which wait for their time whatever
 // comes; and the pool of those that wait for an event, or that pre-enqueue plugins
-// turned away. Who refused a pod (failure.go) says what can help it: plugins
+// turned away. Who refused a pod (framework.Failure) says what can help it: plugins
 // declare the events, and can be asked about each (hints.go). What happens is noted
 // (events.go), equal events once, and looked at in batches; a plugin is asked once
 // for all pods of the pool that are alike. Looking takes a small part of the cycle
@@ -71,7 +72,7 @@
 // # Nominated nodes and preemption
 //
 // A pod that is nominated to a node has its room there: whoever has its priority or
-// a lower one must fit beside it too (nomination.go, suppose.go). A post-filter
+// a lower one must fit beside it too (nomination.go, hypothetical.go). A post-filter
 // plugin either names victims, or has the scheduler find out who has to go: it
 // proposes nodes and pods, the scheduler takes them off the plugins' replicas by
 // deltas like any other, asks all predicates, spares one after the other, and puts
@@ -105,7 +106,7 @@
 //     with generation G goes on with G+1, and a gap means: feed me again.
 //   - The cache cannot be seen: a decision is the one that asking every plugin
 //     about every node would give, each alone (a test compares them). Plugins
-//     that live together in a process are asked together (batchquestions.go).
+//     that live together in a process are asked together.
 //   - While the host feeds plugins that are new, the policy before decides on;
 //     at the start, pods wait for the first.
 //   - Ties on the top total are broken at random, repeatably by seed (SCH-18).

@@ -227,7 +227,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *resultcache.Class
 			}
 			r.away = nil
 		}
-		if undone := s.suppose(ctx, back); err == nil {
+		if undone := s.applyHypothetical(ctx, back); err == nil {
 			err = undone
 		}
 	}()
@@ -238,7 +238,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *resultcache.Class
 		}
 		r.away = slices.Clone(r.proposed)
 	}
-	if err := s.suppose(ctx, pending); err != nil {
+	if err := s.applyHypothetical(ctx, pending); err != nil {
 		return err
 	}
 	answers, err := s.fitsBesides(ctx, p, c, runs, scope)
@@ -262,7 +262,7 @@ func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *resultcache.Class
 				asked = append(asked, r)
 			}
 		}
-		if err := s.suppose(ctx, pending); err != nil {
+		if err := s.applyHypothetical(ctx, pending); err != nil {
 			return err
 		}
 		pending = nil
@@ -298,11 +298,11 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *resultcache
 			add, remove = append(add, snapshot.PodAdd(r.entry, other)), append(remove, snapshot.PodRemove(r.entry, string(other.UID)))
 		}
 	}
-	if err := s.suppose(ctx, add); err != nil {
+	if err := s.applyHypothetical(ctx, add); err != nil {
 		return nil, err
 	}
 	answers, err := c.Check(ctx, nodes, scope)
-	if undone := s.suppose(ctx, remove); undone != nil {
+	if undone := s.applyHypothetical(ctx, remove); undone != nil {
 		return nil, undone
 	}
 	if err != nil || len(add) == 0 {
@@ -337,7 +337,7 @@ func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *resultcache.Cl
 		for _, uid := range uids {
 			operations = append(operations, op(uid))
 		}
-		return s.suppose(ctx, operations)
+		return s.applyHypothetical(ctx, operations)
 	}
 	add := func(uid string) *contractv1.Operation { return snapshot.PodAdd(entry, entry.Pods[types.UID(uid)]) }
 	away := a.proposed

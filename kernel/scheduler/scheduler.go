@@ -56,8 +56,8 @@ type Scheduler struct {
 	// All below belongs to the cycle's goroutine.
 	random     *rand.Rand
 	source     *rand.PCG // of random
-	oneByOne   bool      // pods are not decided about together (ahead.go)
-	run        []runner  // memory of ahead
+	oneByOne   bool      // pods are not decided about together (batch.go)
+	batch      []batched // memory of scheduleBatch
 	takenAt    []int32   // of nodes in it, see correct; otherwise 0
 	snapshot   *snapshot.Snapshot
 	view       *resultcache.View // of it
@@ -80,11 +80,11 @@ type Scheduler struct {
 	isBusy     bool        // as was told
 
 	// While plugins do not answer (yield.go).
-	ownership *handover.Ownership
-	works     []work    // that the cycle is in the middle of, the inner ones last
-	keeps     time.Time // until then a profile that needs its time may keep the cycle
-	heldBack  bool      // a profile is away, rests or is fed
-	supposed  supposed
+	ownership    *handover.Ownership
+	works        []work    // that the cycle is in the middle of, the inner ones last
+	keeps        time.Time // until then a profile that needs its time may keep the cycle
+	heldBack     bool      // a profile is away, rests or is fed
+	hypothetical hypothetical
 
 	// Events that may help pods which fit nowhere (events.go).
 	events    []clusterEvent
@@ -137,7 +137,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.binds, s.results = make(chan bindRequest, waiting), make(chan bindResult, waiting+written)
 	s.random = rand.New(s.source)
 	s.view = resultcache.NewView(s.snapshot)
-	s.view.Now, s.view.ApplyHypothetical = s.clock.Now, s.suppose
+	s.view.Now, s.view.ApplyHypothetical = s.clock.Now, s.applyHypothetical
 	s.queue.came, s.queue.waits = s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
 		s.profiles[name] = s.newProfile(name, source)

@@ -19,13 +19,13 @@ type shape struct {
 	// Of the class: the decision that used it last, how many of its pods are decided about
 	// at once, and what was found out by taking pods off nodes.
 	used   uint64
-	pace   pace
+	sizer  batchSizer
 	trials *trials
 }
 
 // setClass gives the shape cached results; nil: none.
 func (s *shape) setClass(c *resultcache.Class) {
-	s.class, s.Class, s.used, s.pace, s.trials = c, nil, 0, pace{}, nil
+	s.class, s.Class, s.used, s.sizer, s.trials = c, nil, 0, batchSizer{}, nil
 	if c != nil {
 		s.Class = c
 	}

@@ -44,7 +44,7 @@ type work struct {
 	// pod is being decided about; run are pods that are assumed ahead behind it, and
 	// first is its node then.
 	pod   *podEntry
-	run   []runner
+	batch []batched
 	first uint32
 	// left does what else is to be done when it is left; nil: nothing.
 	left func()
@@ -135,7 +135,7 @@ func (c *cycleContext) Yield() bool {
 		return false
 	}
 	c.asked, c.began = s.works[last], now
-	back := s.supposed.back(s.snapshot)
+	back := s.hypothetical.back(s.snapshot)
 	s.abandon()
 	if c.asked.keyless {
 		c.asked.profile.keyless++
@@ -193,17 +193,17 @@ func (s *Scheduler) abandon() {
 			continue
 		}
 		s.abandonClass(w.pod.shape.class)
-		if w.run == nil {
+		if w.batch == nil {
 			w.pod.began = time.Time{}
 			s.queue.holdBack(w.pod)
 			continue
 		}
 		s.takenAt[w.first] = 0
-		for i := range w.run {
-			s.takenAt[w.run[i].taken.Node] = 0
+		for i := range w.batch {
+			s.takenAt[w.batch[i].taken.Node] = 0
 		}
-		s.takeBackRun(w.run)
-		s.run = nil
+		s.takeBackBatch(w.batch)
+		s.batch = nil
 	}
 }
 

@@ -15,32 +15,32 @@ import (
 // plugins' replicas alone, by deltas like any other, and put back before anything
 // else is asked. The snapshot and the classes' results are not touched.
 
-// suppose hands operations to the plugins that are no change of the cluster. Where
+// applyHypothetical hands operations to the plugins that are no change of the cluster. Where
 // others owned the state meanwhile there is nothing to take back.
-func (s *Scheduler) suppose(ctx context.Context, operations []*contractv1.Operation) error {
+func (s *Scheduler) applyHypothetical(ctx context.Context, operations []*contractv1.Operation) error {
 	if err := ctx.Err(); err != nil || len(operations) == 0 {
 		return err
 	}
-	s.supposed.note(operations)
+	s.hypothetical.note(operations)
 	return s.applyAll(ctx, operations)
 }
 
-// supposed are the pods on nodes by which plugins' replicas differ from the snapshot:
+// hypothetical are the pods on nodes by which plugins' replicas differ from the snapshot:
 // true, a pod that is not there; false, one that is.
-type supposed map[supposition]bool
+type hypothetical map[hypothesis]bool
 
-type supposition struct {
+type hypothesis struct {
 	node uint32
 	uid  string
 }
 
 // note takes in operations that the plugins are told.
-func (s *supposed) note(operations []*contractv1.Operation) {
+func (s *hypothetical) note(operations []*contractv1.Operation) {
 	if *s == nil {
-		*s = supposed{}
+		*s = hypothetical{}
 	}
 	put := func(node uint32, uid string, added bool) {
-		at := supposition{node, uid}
+		at := hypothesis{node, uid}
 		if before, known := (*s)[at]; known && before != added {
 			delete(*s, at)
 		} else {
@@ -58,7 +58,7 @@ func (s *supposed) note(operations []*contractv1.Operation) {
 }
 
 // back takes all of it back: the operations that have to be told for that.
-func (s *supposed) back(of *snapshot.Snapshot) []*contractv1.Operation {
+func (s *hypothetical) back(of *snapshot.Snapshot) []*contractv1.Operation {
 	var back []*contractv1.Operation
 	for at, added := range *s {
 		e := of.ByIndex[at.node]
