@@ -66,6 +66,8 @@ func TestImportsGoDown(t *testing.T) {
 		{"kernel/scheduler/framework", "kernel/scheduler/resultcache", "answers of plugins know no class"},
 		{"kernel/scheduler/snapshot", "kernel/scheduler/framework", "the picture of the cluster knows no plugin's answer"},
 		{"kernel/scheduler/snapshot", "kernel/scheduler/resultcache", "the result cache reads the snapshot"},
+		{"kernel/scheduler/resultcache", "kernel/scheduler/explain", "what explains decisions reads the result cache"},
+		{"kernel/scheduler/snapshot", "kernel/scheduler/explain", "the picture of the cluster explains nothing"},
 		{"kernel/node", "kernel/api", "the node agent is a client of the API"},
 		{"kernel/api", "kernel/scheduler", "no component calls another"},
 		{"kernel/api", "kernel/node", "no component calls another"},

@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/readable"
 	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/simulation"
 )
 
@@ -39,7 +40,7 @@ func (k *Kernel) explain(req *http.Request) (any, error) {
 	if s == nil {
 		return nil, errNoScheduler
 	}
-	o := scheduler.ExplainOptions{Now: req.FormValue("now") == "true"}
+	o := explain.Options{Now: req.FormValue("now") == "true"}
 	if text := req.FormValue("nodes"); text != "" {
 		var err error
 		if o.Nodes, err = strconv.Atoi(text); err != nil || o.Nodes < 0 {

@@ -38,7 +38,7 @@ func (k *Kernel) startShadows() error {
 		}
 	})
 	k.shadows.Store(m)
-	m.Follow(k.scheduling.Load())
+	m.Follow(followed(k.scheduling.Load()))
 	k.parts.Start("shadows", m.Run, nil)
 	return nil
 }
@@ -48,8 +48,16 @@ func (k *Kernel) schedules(s *scheduler.Scheduler) {
 	k.scheduling.Store(s)
 	k.setProfiles() // the configuration may have changed since s was made
 	if m := k.shadows.Load(); m != nil {
-		m.Follow(s)
+		m.Follow(followed(s))
 	}
+}
+
+// followed is a scheduler as shadows know it; nil stays nil.
+func followed(s *scheduler.Scheduler) shadow.Scheduler {
+	if s == nil {
+		return nil
+	}
+	return s
 }
 
 // diff answers for a plugin or a bundle.

@@ -13,7 +13,7 @@ import (
 
 	"pintle.dev/pintle/cmd/pintle/internal/cli"
 	"pintle.dev/pintle/kernel/inspect"
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 const explainLong = `Explain why a pod is where it is, or nowhere: every predicate's verdict and every
@@ -95,7 +95,7 @@ func newExplainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var x scheduler.Explanation
+			var x explain.Explanation
 			query := url.Values{"nodes": {strconv.Itoa(limit)}, "now": {strconv.FormatBool(now)}}
 			name := strings.TrimPrefix(args[len(args)-1], "pod/")
 			if err := c.Get(cmd.Context(), query, &x, "explain", "namespaces", namespace, "pods", name); err != nil {
@@ -125,7 +125,7 @@ func newExplainCommand() *cobra.Command {
 }
 
 // explanationText is an explanation for people.
-func explanationText(w io.Writer, x *scheduler.Explanation) {
+func explanationText(w io.Writer, x *explain.Explanation) {
 	placed := "on no node"
 	if x.Node != "" {
 		placed = "on " + x.Node
@@ -133,7 +133,7 @@ func explanationText(w io.Writer, x *scheduler.Explanation) {
 	cli.Row(w, "POD", x.Namespace+"/"+x.Pod, x.State+", "+placed)
 	cli.Row(w, "PROFILE", x.Profile)
 	made := "decided"
-	if x.Source == scheduler.SourceEvaluation {
+	if x.Source == explain.SourceEvaluation {
 		made = "asked"
 	}
 	at := made + " " + cli.When(x.Time)
@@ -171,13 +171,13 @@ func explanationText(w io.Writer, x *scheduler.Explanation) {
 	}
 }
 
-func changeText(w io.Writer, c *scheduler.Change) {
+func changeText(w io.Writer, c *explain.Change) {
 	cli.Row(w)
 	cli.Row(w, "WHAT WOULD HAVE TO CHANGE")
 	if n := c.Nearest; n != nil {
 		var refusals []string
 		for _, v := range n.Verdicts {
-			if v.Answer != scheduler.AnswerFits {
+			if v.Answer != explain.AnswerFits {
 				refusals = append(refusals, v.Predicate+": "+reasonsText(v))
 			}
 		}
@@ -209,7 +209,7 @@ func nodesText(n int) string {
 	return fmt.Sprintf("%d nodes", n)
 }
 
-func reasonsText(v scheduler.VerdictAccount) string {
+func reasonsText(v explain.VerdictAccount) string {
 	out := make([]string, 0, len(v.Reasons))
 	for _, reason := range v.Reasons {
 		for i := range v.Lacks {
@@ -222,7 +222,7 @@ func reasonsText(v scheduler.VerdictAccount) string {
 	return strings.Join(out, ", ")
 }
 
-func detailsText(w io.Writer, x *scheduler.Explanation) {
+func detailsText(w io.Writer, x *explain.Explanation) {
 	var priorities []string
 	for _, p := range x.Plugins {
 		if p.Kind == "priority" {
@@ -257,9 +257,9 @@ func detailsText(w io.Writer, x *scheduler.Explanation) {
 		asked := true
 		for _, v := range n.Verdicts {
 			switch v.Answer {
-			case scheduler.AnswerNotAsked:
+			case explain.AnswerNotAsked:
 				asked = false
-			case scheduler.AnswerFits:
+			case explain.AnswerFits:
 			default:
 				refusals = append(refusals, v.Predicate+": "+reasonsText(v))
 			}

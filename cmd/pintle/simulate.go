@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -320,19 +321,14 @@ func (f *simulateFlags) text(w io.Writer, r *simulation.Report) {
 		header = append(header, "PRESENT")
 	}
 	cli.Row(w, append(header, "WHY")...)
-	node := func(x *scheduler.Explanation) string {
-		if x.Node == "" {
-			return "<none>"
-		}
-		return x.Node
-	}
+	node := func(name string) string { return cmp.Or(name, "<none>") }
 	for i := range r.Pods {
 		p := &r.Pods[i]
-		cells := []any{p.Namespace, p.Explanation.Pod, node(p.Explanation)}
+		cells := []any{p.Namespace, p.Explanation.Pod, node(p.Explanation.Node)}
 		if r.Compared {
 			present := "same"
 			if p.Moves {
-				present = node(p.Present)
+				present = node(p.Present.Node)
 			}
 			cells = append(cells, present)
 		}

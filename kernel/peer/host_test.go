@@ -20,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -193,11 +194,11 @@ func (s *set) serve(t *testing.T, config []pluginConfig) *served {
 }
 
 // explain asks about the cluster's pods.
-func (s *served) explain(t *testing.T, c *cluster) []*scheduler.Explanation {
+func (s *served) explain(t *testing.T, c *cluster) []*explain.Explanation {
 	t.Helper()
 	s.generation += 1 << 32
 	out, err := scheduler.Each(t.Context(), c.picture(t), c.Ask, map[string]scheduler.PolicySource{v1.DefaultSchedulerName: s.source},
-		s.host.SetReplicaSource, s.generation, scheduler.ExplainOptions{})
+		s.host.SetReplicaSource, s.generation, explain.Options{})
 	if err != nil {
 		t.Fatalf("%s: %v", c.ID, err)
 	}

@@ -22,6 +22,7 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 // readable are the kinds of objects that the modern set reads.
@@ -204,7 +205,7 @@ func (s *swappable) swap(to scheduler.PolicySource) {
 
 // told is what an explanation says of the nodes. The message of a pod that waits is
 // about its gates.
-func told(x *scheduler.Explanation) string {
+func told(x *explain.Explanation) string {
 	data, err := json.Marshal(map[string]any{"nodes": x.Nodes, "feasible": x.Feasible, "details": x.Details})
 	if err != nil {
 		panic(err)
@@ -296,16 +297,16 @@ func liveThrough(t *testing.T, set *set, l *living, other []pluginConfig, rounds
 		r := references[which]
 		r.generation += 1 << 32
 		want, err := scheduler.Each(t.Context(), l.picture(), l.asked, map[string]scheduler.PolicySource{v1.DefaultSchedulerName: r.source},
-			r.host.SetReplicaSource, r.generation, scheduler.ExplainOptions{})
+			r.host.SetReplicaSource, r.generation, explain.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, p := range l.asked {
 			// What happened arrives by and by; once it has, nothing comes that could
 			// mend an answer that was kept too long.
-			var have *scheduler.Explanation
+			var have *explain.Explanation
 			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
-				have, err = s.Why(ctx, p.Namespace, p.Name, scheduler.ExplainOptions{Now: true})
+				have, err = s.Why(ctx, p.Namespace, p.Name, explain.Options{Now: true})
 				if err == nil && told(have) == told(want[i]) {
 					break
 				}
@@ -318,7 +319,7 @@ func liveThrough(t *testing.T, set *set, l *living, other []pluginConfig, rounds
 }
 
 // short is what of an explanation is another in the other.
-func short(x, other *scheduler.Explanation) string {
+func short(x, other *explain.Explanation) string {
 	if x == nil || other == nil {
 		return "nothing"
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 // difference is where Pintle and kube-scheduler say different things about a pod.
@@ -101,7 +101,7 @@ func listedDifferences(t *testing.T) map[string]bool {
 }
 
 // compare lists the differences about pod k of a cluster.
-func (s *set) compare(c *cluster, k int, x *scheduler.Explanation) (out []difference) {
+func (s *set) compare(c *cluster, k int, x *explain.Explanation) (out []difference) {
 	want := c.Answers[k]
 	differ := func(what, format string, args ...any) {
 		out = append(out, difference{fmt.Sprintf("%s#%d %s", c.ID, k, what), fmt.Sprintf(format, args...)})
@@ -134,16 +134,16 @@ func (s *set) compare(c *cluster, k int, x *scheduler.Explanation) (out []differ
 				continue // a pre-filter's: kube-scheduler's answers are those of filters, for all nodes
 			}
 			reasons := slices.Sorted(slices.Values(v.Reasons))
-			if v.Answer != scheduler.AnswerFits && first[d.Node] == "" {
+			if v.Answer != explain.AnswerFits && first[d.Node] == "" {
 				first[d.Node] = name
 			}
 			refusal := want.Refusals[d.Node][name]
 			switch {
-			case v.Answer == scheduler.AnswerFailed:
+			case v.Answer == explain.AnswerFailed:
 				differ("failure "+name, "%s: %v", d.Node, reasons)
-			case refusal == nil && v.Answer != scheduler.AnswerFits:
+			case refusal == nil && v.Answer != explain.AnswerFits:
 				differ("filter "+name, "%s: refused (%v), kube-scheduler does not", d.Node, reasons)
-			case refusal != nil && v.Answer == scheduler.AnswerFits:
+			case refusal != nil && v.Answer == explain.AnswerFits:
 				differ("filter "+name, "%s: fits, kube-scheduler refuses: %v", d.Node, refusal.Reasons)
 			case refusal != nil && !slices.Equal(reasons, refusal.Reasons):
 				differ("words "+name, "%s: %q, want %q", d.Node, reasons, refusal.Reasons)
@@ -207,7 +207,7 @@ func different(a, b map[string]int64) map[string]int64 {
 // comparePreemption compares the node that post-filter plugins would make room on
 // and the pods that would have to go. Of nodes that are equally good
 // kube-scheduler takes any.
-func comparePreemption(want *preemption, have *scheduler.Preemption, differ func(what, format string, args ...any)) {
+func comparePreemption(want *preemption, have *explain.Preemption, differ func(what, format string, args ...any)) {
 	switch {
 	case have == nil:
 		differ("preemption", "no plugin was asked, want %+v", want)

@@ -22,6 +22,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/plugin/seal"
 	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 var profile = plugin.Profile{
@@ -148,13 +149,13 @@ func startWith(t testing.TB, directory, transport string, profile plugin.Profile
 func TestTransportsAgree(t *testing.T) {
 	const pods = 2000
 	directory := build(t)
-	answers := map[string][]scheduler.Decision{}
+	answers := map[string][]explain.Decision{}
 	for _, transport := range []string{manifest.TransportWASM, manifest.TransportProcess} {
 		c := generate(1, 100, pods)
 		s := start(t, directory, transport, profile, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 		for i := range pods {
 			name := fmt.Sprint("pod-", i)
-			var d scheduler.Decision
+			var d explain.Decision
 			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 				var ok bool
 				if d, ok = s.Explain("a", name); ok {
@@ -165,7 +166,7 @@ func TestTransportsAgree(t *testing.T) {
 				}
 			}
 			// Without the time, and which build said so.
-			answers[transport] = append(answers[transport], scheduler.Decision{
+			answers[transport] = append(answers[transport], explain.Decision{
 				Namespace: d.Namespace, Name: d.Name, UID: d.UID, Attempt: d.Attempt, Nodes: d.Nodes, Feasible: d.Feasible,
 				Node: d.Node, Total: d.Total, Scores: d.Scores, Message: d.Message, Outcomes: d.Outcomes,
 			})
@@ -194,7 +195,7 @@ func TestTransportsAgree(t *testing.T) {
 // total checks a decision's scores: each lies in 0 to 10 (SCH-16), their
 // weighted sum is the total (SCH-17), and what the four priorities of the
 // default provider add to it lies in 0 to 40 (SCH-15, SCH-19).
-func total(t *testing.T, d scheduler.Decision) {
+func total(t *testing.T, d explain.Decision) {
 	t.Helper()
 	var sum, provider int64
 	for i, s := range d.Scores {

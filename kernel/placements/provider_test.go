@@ -11,7 +11,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 // What the default provider's predicates (SCH-13) and priorities (SCH-15) decide
@@ -71,7 +71,7 @@ func TestDefaultProvider(t *testing.T) {
 			s := start(t, directory, manifest.TransportWASM, provider, fixed{&cluster.pods}, fixed{&cluster.nodes}, cluster.objects())
 			defer s.stop()
 			for i, want := range c.want {
-				var d scheduler.Decision
+				var d explain.Decision
 				for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 					var ok bool
 					if d, ok = s.Explain("a", fmt.Sprint("pod-", i)); ok {

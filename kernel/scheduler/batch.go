@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -59,7 +60,7 @@ type batched struct {
 
 // scheduleBatch decides about the pods behind p, which was just placed on a node with a
 // total of d.Total, as far as they are of its class.
-func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *Decision) {
+func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *explain.Decision) {
 	c := p.shape.class
 	if !s.mayBatch(ctx, p, profile, node) {
 		return
@@ -109,9 +110,9 @@ func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *pro
 		r.pod.began = began
 		r.pod.seen, r.pod.except, r.pod.changed = s.eventSeq, 0, 0
 		s.decisions++
-		s.record.keep(&Decision{
+		s.record.Keep(&explain.Decision{
 			Namespace: r.pod.Namespace, Name: r.pod.Name, UID: r.pod.UID, Time: now, Attempt: r.pod.attempts,
-			Nodes: d.Nodes, Feasible: feasible, Node: r.node.Name, Total: best, Versions: d.Versions, evidence: r.evidence,
+			Nodes: d.Nodes, Feasible: feasible, Node: r.node.Name, Total: best, Versions: d.Versions, Snapshot: r.evidence,
 		})
 	}
 	p.shape.used = s.decisions

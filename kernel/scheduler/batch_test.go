@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -183,17 +184,17 @@ func (d *drive) round() (together int) {
 }
 
 // decisions are those since the last call, without what tells one run from another.
-func (d *drive) decisions() map[string]Decision {
-	out := map[string]Decision{}
+func (d *drive) decisions() map[string]explain.Decision {
+	out := map[string]explain.Decision{}
 	kept := d.record
-	d.record = newRecord(d.cfg.Explain)
-	for key, made := range kept.byPod {
+	d.record = explain.NewRecord(d.cfg.Explain)
+	for key, made := range kept.ByPod {
 		copied := *made
 		copied.Time = time.Time{}
-		if e := made.evidence; e != nil {
+		if e := made.Snapshot; e != nil {
 			seen := *e
 			seen.Policy = nil
-			copied.evidence = &seen
+			copied.Snapshot = &seen
 		}
 		out[key.Name] = copied
 	}

@@ -6,6 +6,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -23,7 +24,7 @@ func BenchmarkTell(b *testing.B) {
 				b.Fatal(err)
 			}
 			for range followers {
-				c, err := NewComparison(ComparisonConfig{Profiles: map[string]PolicyPair{schedulertest.ProfileName: {policy, policy}}})
+				c, err := explain.NewComparison(explain.ComparisonConfig{Profiles: map[string]explain.PolicyPair{schedulertest.ProfileName: {Present: policy, Candidate: policy}}})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -36,7 +37,7 @@ func BenchmarkTell(b *testing.B) {
 			}
 			p := &podEntry{Pod: snapshot.Pod{Object: pod, Shape: &sh.Shape}, shape: sh}
 			sh.setClass(resultcache.NewClass(0, &sh.Shape))
-			delta, d := &contractv1.Delta{}, &Decision{Nodes: 1}
+			delta, d := &contractv1.Delta{}, &explain.Decision{Nodes: 1}
 			b.ReportAllocs()
 			for b.Loop() {
 				s.tellDelta(delta)

@@ -12,6 +12,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
@@ -184,9 +185,9 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	if r.stop != nil {
-		d := &Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count}
+		d := &explain.Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count}
 		s.refusedAt(p, r.stop, d)
-		s.record.keep(d)
+		s.record.Keep(d)
 		return
 	}
 	s.attempted(p, resultError)
@@ -198,5 +199,5 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	s.log.Warn("binding failed", "pod", p.Namespace+"/"+p.Name, "node", r.node, "err", r.err)
-	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", framework.PointTitle(contractv1.Point_BIND), framework.DefaultBinder, r.err), Time: now})
+	s.tell(p, v1.PodReasonSchedulerError, &explain.Decision{Message: fmt.Sprintf("running %s plugin %q: %v", framework.PointTitle(contractv1.Point_BIND), framework.DefaultBinder, r.err), Time: now})
 }

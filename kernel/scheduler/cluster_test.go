@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -300,9 +301,9 @@ func (c *cluster) eventuallyBound(t *testing.T, pod, node string) {
 }
 
 // eventuallyTried waits until the attempt'th attempt at a pod was decided.
-func (c *cluster) eventuallyTried(t *testing.T, pod string, attempt int) Decision {
+func (c *cluster) eventuallyTried(t *testing.T, pod string, attempt int) explain.Decision {
 	t.Helper()
-	var d Decision
+	var d explain.Decision
 	polls := 0
 	eventually(t, fmt.Sprintf("attempt %d at %s", attempt, pod), func() bool {
 		// What brings it back may have come before its back-off was over.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -27,17 +28,17 @@ var mostCPU = sdk.Priority{Name: "LeastCPU", Score: func(r *sdk.Request) int64 {
 }}
 
 // shadowing runs a comparison of the cluster's policy with another one.
-func shadowing(t *testing.T, c *cluster, cfg ComparisonConfig, candidate func(*schedulertest.GuestPolicy) PolicySource, predicates []sdk.Predicate, priorities []sdk.Priority) *Comparison {
+func shadowing(t *testing.T, c *cluster, cfg explain.ComparisonConfig, candidate func(*schedulertest.GuestPolicy) PolicySource, predicates []sdk.Predicate, priorities []sdk.Priority) *explain.Comparison {
 	t.Helper()
-	var x *Comparison
+	var x *explain.Comparison
 	source := func() *contractv1.Delta { return x.Replica() }
 	would := schedulertest.NewGuestPolicy(t, source, predicates, priorities)
 	for i := range would.PredicateInfos {
 		would.PredicateInfos[i].IgnoreFailure = true
 	}
 	was := schedulertest.NewGuestPolicy(t, source, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
-	cfg.Profiles = map[string]PolicyPair{schedulertest.ProfileName: {Present: newTestSource(was), Candidate: candidate(would)}}
-	x, err := NewComparison(cfg)
+	cfg.Profiles = map[string]explain.PolicyPair{schedulertest.ProfileName: {Present: newTestSource(was), Candidate: candidate(would)}}
+	x, err := explain.NewComparison(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func plain(p *schedulertest.GuestPolicy) PolicySource { return newTestSource(p) 
 // The same policy twice agrees about everything, whatever happens to the cluster.
 func TestComparisonAgrees(t *testing.T) {
 	c := start(t, Config{Seed: 7})
-	x := shadowing(t, c, ComparisonConfig{}, plain, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
+	x := shadowing(t, c, explain.ComparisonConfig{}, plain, []sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
 	for i := range 6 {
 		c.addNodes(t, schedulertest.MakeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 2)}))
 	}
@@ -81,7 +82,7 @@ func TestComparisonAgrees(t *testing.T) {
 			c.eventuallyTried(t, fmt.Sprint("p", i), 1)
 		}
 	}
-	eventually(t, "all compared", func() bool { return len(x.jobs) == 0 && x.Report(0).Compared > 20 })
+	eventually(t, "all compared", func() bool { return x.Waiting() == 0 && x.Report(0).Compared > 20 })
 	if r := x.Report(0); r.Disagreed != 0 || r.Unreproduced != 0 || r.Failed != 0 || r.Dropped != 0 {
 		t.Errorf("report %+v", r)
 	}
@@ -94,7 +95,7 @@ func TestComparisonDisagrees(t *testing.T) {
 	c.addNodes(t, schedulertest.MakeNode("small", 1000, nil))
 	c.addNodes(t, schedulertest.MakeNode("big", 4000, nil))
 	c.addPod(schedulertest.MakePod("old", 1000, func(p *v1.Pod) { p.Spec.NodeName = "big" }))
-	x := shadowing(t, c, ComparisonConfig{Keep: 2}, plain, []sdk.Predicate{strictCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{mostCPU})
+	x := shadowing(t, c, explain.ComparisonConfig{Keep: 2}, plain, []sdk.Predicate{strictCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{mostCPU})
 	// Until both sides are fed there is nothing to compare; the first pods see to that.
 	warm := 0
 	eventually(t, "compared", func() bool {
@@ -159,7 +160,7 @@ func (s *stuckSource) Evaluate(context.Context, *contractv1.Evaluation) {}
 func TestComparisonHangs(t *testing.T) {
 	c := start(t, Config{})
 	stuck := &stuckSource{hold: make(chan struct{})}
-	x := shadowing(t, c, ComparisonConfig{Queue: 8}, func(p *schedulertest.GuestPolicy) PolicySource { stuck.GuestPolicy = p; return stuck },
+	x := shadowing(t, c, explain.ComparisonConfig{Queue: 8}, func(p *schedulertest.GuestPolicy) PolicySource { stuck.GuestPolicy = p; return stuck },
 		[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
 	c.addNodes(t, schedulertest.MakeNode("n", 100_000, nil))
 	for i := range 90 {
@@ -185,7 +186,7 @@ func TestComparisonHangs(t *testing.T) {
 // A candidate that fails is counted and told, and takes part in nothing.
 func TestComparisonFails(t *testing.T) {
 	c := start(t, Config{})
-	x := shadowing(t, c, ComparisonConfig{}, func(p *schedulertest.GuestPolicy) PolicySource { p.Broken.Store(true); return newTestSource(p) },
+	x := shadowing(t, c, explain.ComparisonConfig{}, func(p *schedulertest.GuestPolicy) PolicySource { p.Broken.Store(true); return newTestSource(p) },
 		[]sdk.Predicate{schedulertest.FitCPU, schedulertest.SelectNode, schedulertest.ZoneVolume, schedulertest.PerZone}, []sdk.Priority{schedulertest.LeastCPU})
 	c.addNodes(t, schedulertest.MakeNode("n", 100_000, nil))
 	tried := 0

@@ -11,6 +11,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -32,7 +33,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	}
 	s.deciding = true
 	defer func() { s.deciding = false }()
-	decision := &Decision{
+	decision := &explain.Decision{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: s.clock.Now(),
 		Attempt: p.attempts, Nodes: s.snapshot.Count,
 	}
@@ -84,7 +85,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 			return
 		}
 	}
-	s.record.keep(decision)
+	s.record.Keep(decision)
 	if decision.Node != "" && ctx.Err() == nil { // nobody knows what became of the pod
 		s.scheduleBatch(ctx, p, profile, node, decision)
 	}
@@ -92,7 +93,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 
 // decide picks the node for a pod; nil: none fits, and the decision's message
 // and the pod's failure say why.
-func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snapshot.Node, error) {
+func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *explain.Decision) (*snapshot.Node, error) {
 	profile := s.profiles[p.Object.Spec.SchedulerName]
 	s.begin(work{profile: profile, again: decideAgain, pod: p})
 	defer s.end()
@@ -127,7 +128,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snap
 	if len(c.Feasible()) == 0 {
 		d.Message, p.failed = c.Why(s.snapshot.Count)
 		if s.cfg.Explain > 0 {
-			d.evidence = c.DecisionSnapshot(s.view, 0, 0)
+			d.Snapshot = c.DecisionSnapshot(s.view, 0, 0)
 		}
 		return nil, nil
 	}
@@ -148,7 +149,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*snap
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.evidence = c.DecisionSnapshot(s.view, index, total)
+		d.Snapshot = c.DecisionSnapshot(s.view, index, total)
 	}
 	return s.snapshot.ByIndex[index], nil
 }
@@ -212,7 +213,7 @@ func (s *Scheduler) dropClass(at int) {
 }
 
 // tell reports a failed attempt: each by an event, by the condition what is new.
-func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
+func (s *Scheduler) tell(p *podEntry, reason string, d *explain.Decision) {
 	s.attempted(p, resultOf(reason))
 	s.report.failed(p.Object, d.Message)
 	if p.reason == reason && p.message == d.Message && p.unwritten == nil {

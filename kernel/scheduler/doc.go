@@ -34,7 +34,7 @@
 // one that is none, or has none there, costs nothing (package framework). New pods
 // stand at the doorstep until pre-enqueue plugins let them in and the queue-sort
 // plugin gave them a key, in batches (enter.go). Pre-filter plugins narrow the
-// nodes of a class down (prefilter.go), post-filter plugins name victims for a
+// nodes of a class down, post-filter plugins name victims for a
 // pod that fits nowhere (postfilter.go). Reserve and permit plugins are asked
 // behind the decision, in one crossing a bundle; a pod that is to wait stays
 // assumed and is asked about four times a second (placement.go). Pre-bind, bind
@@ -85,15 +85,8 @@
 //
 // # Shadows
 //
-// A Comparison (comparison.go) decides each pod again by two policies: a mirror of the
-// one in force, and that with a candidate in it. The cycle hands it, without
-// waiting, each delta and, of each decision, its class, its generation and its
-// outcome. The comparison applies the deltas in their order to a replica of its own,
-// which both sides are fed from, so that both are asked about a class and its nodes
-// at the very generation of the decision: a difference is one of versions, not of
-// time. Its class caches ask about the same nodes as the cycle's. A dropped
-// decision is counted; a dropped delta shows as a gap, after which the comparison takes the
-// scheduler's replica as it is and goes on from there.
+// The cycle offers each delta and each decision to the comparisons that follow it
+// (followers.go; package explain), without waiting.
 //
 // # Promises
 //

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 // Each explains pods on a picture of a cluster, each as if it alone had come: what
@@ -19,7 +21,7 @@ import (
 // Simulate. generation is where the generations of deltas begin, so that one
 // source of policies can be asked about one picture after the other: far beyond
 // those of the picture before.
-func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), generation uint64, o ExplainOptions) ([]*Explanation, error) {
+func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), generation uint64, o explain.Options) ([]*explain.Explanation, error) {
 	if len(pods) > SimulationMax {
 		return nil, fmt.Errorf("explain: %d pods; at most %d", len(pods), SimulationMax)
 	}
@@ -28,7 +30,7 @@ func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[st
 		return nil, err
 	}
 	now := s.clock.Now()
-	out := make([]*Explanation, len(pods))
+	out := make([]*explain.Explanation, len(pods))
 	for i, p := range pods {
 		p = p.DeepCopy()
 		if p.UID == "" || s.pods[p.UID] != nil {
@@ -57,25 +59,16 @@ func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[st
 	return out, nil
 }
 
-// Preemption is what a post-filter plugin would do for a pod that fits nowhere:
-// end the victims on the node, or nothing, for the reasons of the message.
-type Preemption struct {
-	Plugin  string   `json:"plugin"`
-	Node    string   `json:"node,omitempty"`
-	Victims []string `json:"victims,omitempty"` // namespace/name
-	Message string   `json:"message,omitempty"`
-}
-
 // rehearse asks the post-filter plugins as postFilter does, and does nothing of
 // what they decide. The pod's class is up to date. Nil: there are none.
-func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, error) {
+func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*explain.Preemption, error) {
 	profile := s.profiles[p.Object.Spec.SchedulerName]
 	if !profile.at.Has(contractv1.Point_POST_FILTER) {
 		return nil, nil
 	}
 	call := p.shape.class.Refusals(s.view)
 	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
-	var out *Preemption
+	var out *explain.Preemption
 	for _, step := range profile.at.Steps(contractv1.Point_POST_FILTER) {
 		call.Steps = []contractv1.CycleStep{step}
 		profile.at.Cycler.Cycle(ctx, call)
@@ -89,7 +82,7 @@ func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, err
 				return nil, err
 			}
 		}
-		out = &Preemption{Plugin: profile.at.Info(step).Name, Message: strings.Join(r.GetReasons(), ", ")}
+		out = &explain.Preemption{Plugin: profile.at.Info(step).Name, Message: strings.Join(r.GetReasons(), ", ")}
 		if r.GetCode() != contractv1.Code_SUCCESS {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -20,7 +21,7 @@ func TestEach(t *testing.T) {
 	ask := func(generation uint64, nodes ...*v1.Node) string {
 		cluster := &Cluster{Nodes: nodes, Pods: []*v1.Pod{schedulertest.MakePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })}}
 		pods := []*v1.Pod{schedulertest.MakePod("one", 600), schedulertest.MakePod("same", 600), schedulertest.MakePod("vast", 5000)}
-		out, err := Each(bounded(t), cluster, pods, profiles, func(r ReplicaSource) { replica = r }, generation, ExplainOptions{})
+		out, err := Each(bounded(t), cluster, pods, profiles, func(r ReplicaSource) { replica = r }, generation, explain.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -205,7 +206,7 @@ func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []co
 // turnAway keeps a pod out of the queue. Its users are told nothing, as by
 // kube-scheduler: it is not ready to be tried.
 func (s *Scheduler) turnAway(p *podEntry, stop *framework.Status, now time.Time) {
-	d := &Decision{
+	d := &explain.Decision{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count,
 		Message: stop.Reason(), Outcomes: []framework.Outcome{stop.Outcome()},
 	}
@@ -217,7 +218,7 @@ func (s *Scheduler) turnAway(p *podEntry, stop *framework.Status, now time.Time)
 		s.trouble(stop.Err(), now)
 		s.queue.hold(p, now)
 	}
-	s.record.keep(d)
+	s.record.Keep(d)
 }
 
 // keys asks for the places of pods that have none yet. Without an answer they

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
@@ -95,7 +96,7 @@ func withClaim(c *cluster) {
 func (c *cluster) settled(t *testing.T) {
 	t.Helper()
 	eventually(t, "all is written", func() bool {
-		if _, err := c.sched.Why(bounded(t), "a", "p", ExplainOptions{}); err != nil {
+		if _, err := c.sched.Why(bounded(t), "a", "p", explain.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range c.sched.report.patches {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
@@ -66,7 +67,7 @@ func TestAnswersEndWithTime(t *testing.T) {
 	if want := "0/2 nodes are available: 1 node(s) were closed, 1 node(s) were not open yet."; d.Message != want {
 		t.Errorf("message %q, want %q", d.Message, want)
 	}
-	x, err := c.sched.Why(t.Context(), "a", "second", ExplainOptions{Now: true})
+	x, err := c.sched.Why(t.Context(), "a", "second", explain.Options{Now: true})
 	if err != nil || x.Feasible != 0 {
 		t.Errorf("explain says %+v, %v", x, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -111,7 +112,7 @@ func (s *Scheduler) boundOutside(pod *v1.Pod) bool {
 // extended decides about a pod with extenders, when the plugins left nodes: one
 // filters what the one before left, and the scores of all are added up. The class
 // keeps what its plugins answered and nothing of what extenders did.
-func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Class, filters, scorers []Extender, d *Decision) (*snapshot.Node, error) {
+func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Class, filters, scorers []Extender, d *explain.Decision) (*snapshot.Node, error) {
 	left, said, err := s.extendersLeave(ctx, p.Object, c.Feasible(), filters)
 	if err != nil {
 		return nil, err
@@ -119,14 +120,14 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Cl
 	d.Feasible = len(left)
 	for _, e := range said {
 		if len(e.Refused) > 0 {
-			d.Outcomes = append(d.Outcomes, framework.Outcome{Point: "filter", Plugin: extenderTitle(e.Name), Code: contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE]})
+			d.Outcomes = append(d.Outcomes, framework.Outcome{Point: "filter", Plugin: explain.ExtenderTitle(e.Name), Code: contractv1.CodeNames[contractv1.Code_UNSCHEDULABLE]})
 		}
 	}
 	if len(left) == 0 {
 		d.Message, p.failed = resultcache.UnfitMessage(s.snapshot.Count, c.Reasons(said)), extenderFailure
 		if s.cfg.Explain > 0 {
-			d.evidence = c.DecisionSnapshotOfNone(s.view)
-			d.evidence.Extenders = said
+			d.Snapshot = c.DecisionSnapshotOfNone(s.view)
+			d.Snapshot.Extenders = said
 		}
 		return nil, nil
 	}
@@ -150,8 +151,8 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Cl
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.evidence = c.DecisionSnapshot(s.view, index, total)
-		d.evidence.Extenders = said
+		d.Snapshot = c.DecisionSnapshot(s.view, index, total)
+		d.Snapshot.Extenders = said
 	}
 	return s.snapshot.ByIndex[index], nil
 }

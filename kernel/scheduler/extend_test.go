@@ -17,6 +17,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"pintle.dev/pintle/kernel/extender"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -310,7 +311,7 @@ func TestExtendersAreExplained(t *testing.T) {
 	c := startExtended(t, extender.Config{URLPrefix: url, FilterVerb: "filter", PrioritizeVerb: "prioritize", Weight: 50, NodeCacheCapable: true})
 	c.addPod(schedulertest.MakePod("web", 100))
 	c.eventuallyBound(t, "web", "n1")
-	for name, o := range map[string]ExplainOptions{"decision": {Nodes: 3}, "evaluation": {Nodes: 3, Now: true}} {
+	for name, o := range map[string]explain.Options{"decision": {Nodes: 3}, "evaluation": {Nodes: 3, Now: true}} {
 		x, err := c.sched.Why(t.Context(), "a", "web", o)
 		if err != nil {
 			t.Fatal(err)
@@ -319,7 +320,7 @@ func TestExtendersAreExplained(t *testing.T) {
 			t.Errorf("%s: source %s", name, x.Source)
 		}
 		title := "Extender " + url
-		kinds := map[string]PluginAccount{}
+		kinds := map[string]explain.PluginAccount{}
 		for _, p := range x.Plugins {
 			if p.Name == title {
 				kinds[p.Kind] = p
@@ -333,7 +334,7 @@ func TestExtendersAreExplained(t *testing.T) {
 		}
 		for _, n := range x.Details {
 			last := n.Verdicts[len(n.Verdicts)-1]
-			if refused := n.Node == "n0"; last.Predicate != title || n.Fits == refused || refused && (last.Answer != AnswerRefuses || last.Reasons[0] != "n0 is mine") {
+			if refused := n.Node == "n0"; last.Predicate != title || n.Fits == refused || refused && (last.Answer != explain.AnswerRefuses || last.Reasons[0] != "n0 is mine") {
 				t.Errorf("%s: node %s: %+v", name, n.Node, n)
 			}
 			if n.Node == "n1" {
@@ -379,11 +380,11 @@ func TestSimulateWithExtenders(t *testing.T) {
 	source := newTestSource(policy.GuestPolicy)
 	source.cycle.Store(policy)
 	out, err := Simulate(bounded(t), cluster, []*v1.Pod{schedulertest.MakePod("p", 100)}, map[string]PolicySource{schedulertest.ProfileName: source},
-		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
+		func(r ReplicaSource) { replica = r }, 1, nil, explain.Options{Nodes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out[0].Node != "b" || out[0].Feasible != 1 || !slices.ContainsFunc(out[0].Plugins, func(p PluginAccount) bool { return p.Name == "Extender "+url && p.Refused == 2 }) {
+	if out[0].Node != "b" || out[0].Feasible != 1 || !slices.ContainsFunc(out[0].Plugins, func(p explain.PluginAccount) bool { return p.Name == "Extender "+url && p.Refused == 2 }) {
 		t.Errorf("%+v", out[0])
 	}
 }

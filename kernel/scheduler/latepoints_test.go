@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 	"pintle.dev/pintle/sdk"
@@ -460,7 +461,7 @@ func TestLateWhileExplaining(t *testing.T) {
 		late.next.Store(int32(lateFilter))
 		said := make(chan error, 1)
 		go func() {
-			_, err := c.sched.Why(bounded(t), "a", pod, ExplainOptions{Now: true})
+			_, err := c.sched.Why(bounded(t), "a", pod, explain.Options{Now: true})
 			said <- err
 		}()
 		q := <-late.questions
@@ -476,7 +477,7 @@ func TestLateWhileExplaining(t *testing.T) {
 		if err := <-said; !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "ask again") {
 			t.Errorf("%s: %v", pod, err)
 		}
-		x, err := c.sched.Why(bounded(t), "a", pod, ExplainOptions{Now: true})
+		x, err := c.sched.Why(bounded(t), "a", pod, explain.Options{Now: true})
 		if err != nil || x.Nodes != 1 {
 			t.Errorf("%s, asked again: %+v, %v", pod, x, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -53,7 +54,7 @@ func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
 
 // ownDecision fills in the decision for a pod that goes to the node that it was
 // nominated to: no other node was looked at.
-func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *resultcache.Class, node *snapshot.Node, d *Decision) error {
+func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *resultcache.Class, node *snapshot.Node, d *explain.Decision) error {
 	d.Feasible = 1
 	d.Outcomes = append(d.Outcomes, framework.Outcome{
 		Point: framework.PointNames[contractv1.Point_POST_FILTER], Code: contractv1.CodeNames[contractv1.Code_SUCCESS],
@@ -67,7 +68,7 @@ func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *resultcache
 		return err
 	}
 	d.Total = c.TotalOf(node.Index)
-	d.evidence = c.DecisionSnapshot(s.view, node.Index, d.Total)
+	d.Snapshot = c.DecisionSnapshot(s.view, node.Index, d.Total)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
@@ -59,7 +60,7 @@ func (s *Scheduler) assumes(p *podEntry, node *snapshot.Node) {
 // place is assume for a profile that has plugins behind the decision: it asks
 // reserve and permit plugins in one crossing a bundle and sends the pod on, or
 // takes back what it did. False: others did something else with it meanwhile.
-func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *Decision) bool {
+func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *snapshot.Node, d *explain.Decision) bool {
 	s.assumes(p, node)
 	if len(profile.at.StepsFor(p.shape.converted(), contractv1.Point_RESERVE, contractv1.Point_PERMIT)) == 0 {
 		s.bind(ctx, p, profile)
@@ -207,7 +208,7 @@ func (s *Scheduler) allow(ctx context.Context, w *held, plugin string) {
 func (s *Scheduler) reject(w *held, plugin, reason string) {
 	p := w.pod
 	now := s.clock.Now()
-	d := &Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count}
+	d := &explain.Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count}
 	info := &contractv1.PointInfo{Name: plugin}
 	if profile := s.profiles[p.Object.Spec.SchedulerName]; profile != nil {
 		for i := range profile.at.Points[contractv1.Point_PERMIT] {
@@ -223,7 +224,7 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 		return
 	}
 	s.refusedAt(p, &framework.Status{Point: contractv1.Point_PERMIT, Info: info, Code: contractv1.Code_UNSCHEDULABLE, Reasons: []string{reason}}, d)
-	s.record.keep(d)
+	s.record.Keep(d)
 }
 
 // makeWay ends the wait of a pod whose place another takes: nobody refused it, so
@@ -236,7 +237,7 @@ func (s *Scheduler) makeWay(w *held, plugin string) {
 		s.withdraw(p)
 		return
 	}
-	d := &Decision{
+	d := &explain.Decision{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: now, Attempt: p.attempts, Nodes: s.snapshot.Count,
 		Message:  "waiting on permit for pod: preempted",
 		Outcomes: []framework.Outcome{{Point: framework.PointNames[contractv1.Point_PERMIT], Plugin: plugin, Code: contractv1.CodeNames[contractv1.Code_ERROR], Reasons: []string{"preempted"}}},
@@ -244,7 +245,7 @@ func (s *Scheduler) makeWay(w *held, plugin string) {
 	s.withdraw(p)
 	s.queue.retry(p, now)
 	s.tell(p, reasonSchedulerError, d)
-	s.record.keep(d)
+	s.record.Keep(d)
 }
 
 // review ends waits whose time is over and asks permit plugins about the others.

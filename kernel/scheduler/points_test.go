@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -192,10 +193,8 @@ func TestQueueIsOrderedByAPlugin(t *testing.T) {
 
 // decisionOrder is the order in which decisions were recorded.
 func decisionOrder(c *cluster) []string {
-	c.sched.record.mu.Lock()
-	defer c.sched.record.mu.Unlock()
 	var order []string
-	for _, key := range c.sched.record.ring {
+	for _, key := range c.sched.record.Pods() {
 		order = append(order, key.Name)
 	}
 	return order
@@ -300,20 +299,20 @@ func TestPreFilterNarrowsTheNodes(t *testing.T) {
 		"nowhere": {"pod asks for nowhere", 3, 3},
 		"big":     {"node(s) didn't satisfy plugin(s) [Named]", 2, 0},
 	} {
-		x, err := c.sched.Why(bounded(t), "a", pod, ExplainOptions{})
+		x, err := c.sched.Why(bounded(t), "a", pod, explain.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p := x.Plugins[0]; p.Name != "Named" || p.Kind != sdk.KindPreFilter || p.Refused != want.refused {
 			t.Errorf("%s: the first plugin is %+v", pod, p)
 		}
-		i := slices.IndexFunc(x.Change.Predicates, func(o Obstacle) bool { return o.Predicate == "Named" })
+		i := slices.IndexFunc(x.Change.Predicates, func(o explain.Obstacle) bool { return o.Predicate == "Named" })
 		if i < 0 || x.Change.Predicates[i].Alone != want.alone || x.Change.Predicates[i].Refused != want.refused {
 			t.Errorf("%s: what would have to change: %+v", pod, x.Change.Predicates)
 		}
 		for _, a := range x.Details {
 			left := pod != "big" || a.Node != "n2"
-			if v := answerOf(t, a, "Named"); left != (v.Answer == AnswerRefuses) || left && !slices.Equal(v.Reasons, []string{want.reason}) {
+			if v := answerOf(t, a, "Named"); left != (v.Answer == explain.AnswerRefuses) || left && !slices.Equal(v.Reasons, []string{want.reason}) {
 				t.Errorf("%s: %s is told to be %s for %q", pod, a.Node, v.Answer, v.Reasons)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 )
 
@@ -23,7 +24,7 @@ const preemptionWords = "preemption: "
 // postFilter asks what could be done for a pod that fits nowhere. The pod stays
 // parked; it comes back when the victims have gone. It returns what the plugins
 // answered, together.
-func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profile, d *Decision) contractv1.Code {
+func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profile, d *explain.Decision) contractv1.Code {
 	const none = contractv1.Code_UNSCHEDULABLE
 	if profile == nil || !profile.at.Has(contractv1.Point_POST_FILTER) || p.shape.class == nil {
 		s.withdraw(p)

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 )
@@ -264,7 +265,7 @@ func TestNominatedRoomIsKept(t *testing.T) {
 	if d := c.eventuallyTried(t, "low", 1); d.Node != "" {
 		t.Errorf("low took the place: %+v", d)
 	}
-	x, err := c.sched.Why(bounded(t), "a", "low", ExplainOptions{})
+	x, err := c.sched.Why(bounded(t), "a", "low", explain.Options{})
 	if err != nil || !strings.Contains(x.Note, "room on n0 is kept for a/holder") {
 		t.Errorf("explained as %q, %v", x.Note, err)
 	}

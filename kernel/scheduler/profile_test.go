@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -21,7 +22,7 @@ func TestProfilesChangeLive(t *testing.T) {
 	c.addNodes(t, schedulertest.MakeNode("n", 4000, nil))
 	c.addPod(schedulertest.MakePod("before", 100, of("other")), schedulertest.MakePod("bystander", 100))
 	c.eventuallyBound(t, "bystander", "n")
-	if _, err := c.sched.Why(bounded(t), "a", "before", ExplainOptions{}); !errors.Is(err, ErrUnknownPod) {
+	if _, err := c.sched.Why(bounded(t), "a", "before", explain.Options{}); !errors.Is(err, ErrUnknownPod) {
 		t.Errorf("a pod of no profile is explained: %v", err)
 	}
 
@@ -41,7 +42,7 @@ func TestProfilesChangeLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the profile is gone", func() bool {
-		_, err := c.sched.Why(bounded(t), "a", "large", ExplainOptions{})
+		_, err := c.sched.Why(bounded(t), "a", "large", explain.Options{})
 		return errors.Is(err, ErrUnknownPod)
 	})
 	c.addNodes(t, schedulertest.MakeNode("wide", 16000, nil))

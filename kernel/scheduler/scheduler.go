@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/readable"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/handover"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
@@ -45,10 +46,10 @@ type Scheduler struct {
 	started     atomic.Bool
 
 	followMu  sync.Mutex
-	followers atomic.Pointer[[]*Comparison]
+	followers atomic.Pointer[[]*explain.Comparison]
 
 	replica *snapshot.Replica
-	record  *record
+	record  *explain.Record
 	counts  *queueMetrics
 	whole   *wholeNodes // nil: nobody needs them
 	report  *reporter
@@ -122,7 +123,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		inbox:     make(chan event, 1024),
 		preempted: make(chan preemption, evictions), evicting: make(chan struct{}, evictions), counts: deps.Metrics.ofQueue(),
 		wake: make(chan struct{}, 1), inspections: make(chan func(context.Context)),
-		replica: snapshot.NewReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
+		replica: snapshot.NewReplica(cfg.FirstGeneration), record: explain.NewRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
 		source:   rand.NewPCG(seed, seed^0x9e3779b97f4a7c15),
 		snapshot: snapshot.NewSnapshot(), queue: newQueue(&cfg),
 		pods:    map[types.UID]*podEntry{},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/scheduler/convert"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
@@ -59,7 +60,7 @@ const SimulationMax = 10_000
 // between tied nodes repeatable; 0: a random one. With before, what another
 // policy made of the same pods, a pod stays on the node that it had there if that is
 // one of the best here too: chance makes no difference between policies.
-func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), seed uint64, before []*Explanation, o ExplainOptions) ([]*Explanation, error) {
+func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), seed uint64, before []*explain.Explanation, o explain.Options) ([]*explain.Explanation, error) {
 	if len(pods) > SimulationMax {
 		return nil, fmt.Errorf("simulate: %d pods; at most %d", len(pods), SimulationMax)
 	}
@@ -151,8 +152,8 @@ func (s *Scheduler) awaitPolicies(ctx context.Context) error {
 	return nil
 }
 
-func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, before []*Explanation, o ExplainOptions) ([]*Explanation, error) {
-	out := make([]*Explanation, len(pods))
+func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, before []*explain.Explanation, o explain.Options) ([]*explain.Explanation, error) {
+	out := make([]*explain.Explanation, len(pods))
 	at := map[types.UID]int{}
 	now := s.clock.Now()
 	for i, p := range pods {
@@ -161,7 +162,7 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 		p.Spec.NodeName, p.DeletionTimestamp, p.Status = "", nil, v1.PodStatus{}
 		complete(p)
 		at[p.UID] = i
-		out[i] = &Explanation{Namespace: p.Namespace, Pod: p.Name, Profile: p.Spec.SchedulerName, State: "not-placed", Source: SourceEvaluation, Time: now}
+		out[i] = &explain.Explanation{Namespace: p.Namespace, Pod: p.Name, Profile: p.Spec.SchedulerName, State: "not-placed", Source: explain.SourceEvaluation, Time: now}
 		if s.profiles[p.Spec.SchedulerName] == nil {
 			out[i].Message = fmt.Sprintf("no profile %s; there are: %v", p.Spec.SchedulerName, slices.Sorted(maps.Keys(s.profiles)))
 			continue
@@ -176,7 +177,7 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 	s.enter(ctx)
 	for i, x := range out {
 		// What was turned away at the entrance of the queue is in the record.
-		if d, ok := s.record.last(x.Namespace, x.Pod); ok && at[d.UID] == i && x.State == "not-placed" {
+		if d, ok := s.record.Last(x.Namespace, x.Pod); ok && at[d.UID] == i && x.State == "not-placed" {
 			x.Message = d.Message
 			if p := s.pods[d.UID]; p != nil && p.place == gated {
 				x.State = "gated"
@@ -212,14 +213,14 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 			continue
 		}
 		x.State, x.Node = "placed", node.Name
-		tellEvidence(d.evidence, x, o.limit())
+		explain.Tell(d.Snapshot, x, o.Limit())
 	}
 }
 
 // try decides about a pod and puts it on its node; of the best nodes the
 // preferred one, if it is among them.
-func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*snapshot.Node, *Decision, error) {
-	d := &Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: s.clock.Now(), Attempt: 1, Nodes: s.snapshot.Count}
+func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*snapshot.Node, *explain.Decision, error) {
+	d := &explain.Decision{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Time: s.clock.Now(), Attempt: 1, Nodes: s.snapshot.Count}
 	node, err := s.decide(ctx, p, d)
 	if err != nil || node == nil {
 		return nil, d, err
@@ -227,7 +228,7 @@ func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*sn
 	c := p.shape.class
 	for _, n := range c.Tops() {
 		if other := s.snapshot.ByIndex[n]; other.Name == preferred && other != node {
-			node, d.evidence = other, c.DecisionSnapshot(s.view, n, d.Total)
+			node, d.Snapshot = other, c.DecisionSnapshot(s.view, n, d.Total)
 			break
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 )
 
@@ -31,7 +32,7 @@ func TestSimulate(t *testing.T) {
 	}
 	pods[5].Name = "bare"
 	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{schedulertest.ProfileName: source},
-		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
+		func(r ReplicaSource) { replica = r }, 1, nil, explain.Options{Nodes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

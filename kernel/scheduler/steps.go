@@ -6,6 +6,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/framework"
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
@@ -32,7 +33,7 @@ func (s *Scheduler) onNode(p *podEntry, node string, steps []contractv1.CycleSte
 }
 
 // refusedAt parks or retries a pod that a plugin kept from its node.
-func (s *Scheduler) refusedAt(p *podEntry, stop *framework.Status, d *Decision) {
+func (s *Scheduler) refusedAt(p *podEntry, stop *framework.Status, d *explain.Decision) {
 	d.Node = ""
 	s.withdraw(p)
 	d.Outcomes = append(d.Outcomes, stop.Outcome())

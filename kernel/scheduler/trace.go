@@ -6,6 +6,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 // spanName is upstream's for one attempt to place a pod.
@@ -19,7 +21,7 @@ func (s *Scheduler) beginSpan(ctx context.Context, p *podEntry) (context.Context
 	))
 }
 
-func endSpan(span oteltrace.Span, d *Decision) {
+func endSpan(span oteltrace.Span, d *explain.Decision) {
 	if span.IsRecording() {
 		span.SetAttributes(attribute.Int("pintle.nodes", d.Nodes), attribute.Int("pintle.feasible", d.Feasible))
 		if d.Node != "" {

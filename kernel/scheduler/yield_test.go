@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/kernel/scheduler/schedulertest"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -150,7 +151,7 @@ func TestLatePluginHoldsUpItsProfileAlone(t *testing.T) {
 			}
 			c.eventuallyBound(t, "slow", "")
 			c.eventuallyBound(t, "slow2", "")
-			if _, err := c.sched.Why(t.Context(), "a", "slow", ExplainOptions{}); err != nil {
+			if _, err := c.sched.Why(t.Context(), "a", "slow", explain.Options{}); err != nil {
 				t.Error(err)
 			}
 		})

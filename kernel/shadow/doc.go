@@ -7,7 +7,7 @@
 // Plugin objects say which bundle has a candidate. For each, a Manager runs two
 // plugin hosts beside the kernel's: the mirror, which is the policy in force once more,
 // and the candidate, which is that policy with the one bundle replaced. A
-// scheduler.Comparison decides every pod again by both and keeps where they differ;
+// explain.Comparison decides every pod again by both and keeps where they differ;
 // what follows from that for the placement is the whole policy's word, not one
 // plugin's.
 //

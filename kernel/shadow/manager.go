@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/plugin"
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -41,7 +41,7 @@ type Manager struct {
 	poke chan struct{}
 
 	mu        sync.Mutex
-	scheduler *scheduler.Scheduler
+	scheduler Scheduler           // nil: none
 	sessions  map[string]*session // by bundle
 }
 
@@ -56,8 +56,13 @@ func New(cfg Config) (*Manager, error) {
 	return &Manager{cfg: cfg, log: cfg.Log, poke: make(chan struct{}, 1), sessions: map[string]*session{}}, nil
 }
 
+// Scheduler hands its deltas and decisions to a comparison until release is called.
+type Scheduler interface {
+	Follow(*explain.Comparison) (release func())
+}
+
 // Follow has shadows follow a scheduler's decisions; nil: there is none now.
-func (m *Manager) Follow(s *scheduler.Scheduler) {
+func (m *Manager) Follow(s Scheduler) {
 	m.mu.Lock()
 	m.scheduler = s
 	for _, x := range m.sessions {
@@ -181,7 +186,7 @@ type Report struct {
 	State     v1alpha1.PluginState   `json:"state"`
 	Message   string                 `json:"message,omitempty"`
 	Since     time.Time              `json:"since"`
-	scheduler.Diff
+	explain.Diff
 }
 
 // Diff reports on the candidate of a bundle, with the disagreements after a

@@ -10,7 +10,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/manifest"
-	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -25,7 +25,7 @@ type session struct {
 	present, candidate *plugin.Host
 	was                v1alpha1.PluginVersion
 	version, digest    string
-	comparison         *scheduler.Comparison
+	comparison         *explain.Comparison
 
 	cancel context.CancelFunc
 	group  sync.WaitGroup
@@ -77,11 +77,11 @@ func (x *session) prepare(policy plugin.Config, cfg *Config) error {
 	x.was = versionOf(x.present, x.bundle)
 	now := versionOf(x.candidate, x.bundle)
 	x.version, x.digest = now.Version, now.Digest
-	pairs := map[string]scheduler.PolicyPair{}
+	pairs := map[string]explain.PolicyPair{}
 	for _, p := range policy.Profiles {
-		pairs[p.SchedulerName] = scheduler.PolicyPair{Present: x.present.Source(p.SchedulerName), Candidate: x.candidate.Source(p.SchedulerName)}
+		pairs[p.SchedulerName] = explain.PolicyPair{Present: x.present.Source(p.SchedulerName), Candidate: x.candidate.Source(p.SchedulerName)}
 	}
-	if x.comparison, err = scheduler.NewComparison(scheduler.ComparisonConfig{Profiles: pairs, Log: x.log}); err != nil {
+	if x.comparison, err = explain.NewComparison(explain.ComparisonConfig{Profiles: pairs, Log: x.log}); err != nil {
 		return err
 	}
 	x.present.SetReplicaSource(x.comparison)
@@ -115,7 +115,7 @@ func (x *session) start(ctx context.Context) {
 }
 
 // follow turns to a scheduler; nil: none.
-func (x *session) follow(s *scheduler.Scheduler) {
+func (x *session) follow(s Scheduler) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.release != nil {

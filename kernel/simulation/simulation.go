@@ -11,6 +11,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/scheduler/explain"
 )
 
 // ErrRequest is wrapped where a request asks for what cannot be.
@@ -52,9 +53,9 @@ type Report struct {
 
 // Pod is where one pod would go.
 type Pod struct {
-	*scheduler.Explanation
-	Present *scheduler.Explanation `json:"present,omitempty"`
-	Moves   bool                   `json:"moves,omitempty"`
+	*explain.Explanation
+	Present *explain.Explanation `json:"present,omitempty"`
+	Moves   bool                 `json:"moves,omitempty"`
 }
 
 // Run simulates a request on a picture, by the policy of cfg (plugin.Host's
@@ -98,7 +99,7 @@ func Run(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *
 }
 
 // place runs a host for as long as it takes to place the pods.
-func place(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *Request, before []*scheduler.Explanation, deps plugin.Deps) (_ []*scheduler.Explanation, err error) {
+func place(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *Request, before []*explain.Explanation, deps plugin.Deps) (_ []*explain.Explanation, err error) {
 	host, err := plugin.New(cfg, deps)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func place(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r
 	if seed == 0 {
 		seed = 1
 	}
-	return scheduler.Simulate(ctx, cluster, r.Pods, profiles, host.SetReplicaSource, seed, before, scheduler.ExplainOptions{Nodes: r.Nodes})
+	return scheduler.Simulate(ctx, cluster, r.Pods, profiles, host.SetReplicaSource, seed, before, explain.Options{Nodes: r.Nodes})
 }
 
 // change makes the policy that a request asks for.

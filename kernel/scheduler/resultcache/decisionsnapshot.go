@@ -11,7 +11,7 @@ const TopNodes = 8
 
 // Codes of a node in a trace; from codeRefusals on they count its refusals.
 const (
-	CodeFits uint16 = iota
+	codeFits uint16 = iota
 	codeAbsent
 	codeRefusals
 	codeMax = 1<<12 + codeRefusals // a plugin may not fill the memory with words
@@ -46,7 +46,7 @@ func (t *failureCodes) reset() { *t = failureCodes{} }
 
 // settle takes in what class.settle does.
 func (t *failureCodes) settle(c *Class, n uint32, fail int32) {
-	code := CodeFits
+	code := codeFits
 	switch {
 	case fail == absent:
 		code = codeAbsent
@@ -89,7 +89,7 @@ type DecisionSnapshot struct {
 	Predicates []contractv1.PredicateInfo
 	Priorities []contractv1.PriorityInfo
 	Names      []string // by node index; empty: no node
-	Codes      []uint16
+	codes      []uint16
 	refusals   []refusal
 	Top        []TopNode     // best first, the chosen node among them
 	Tied       int           // nodes on the best total
@@ -120,7 +120,7 @@ func (c *Class) DecisionSnapshotAfter(before *DecisionSnapshot, s *View, winner 
 	t.lent = true
 	e := &DecisionSnapshot{
 		Policy: c.policy, Predicates: c.infos.predicates, Priorities: c.infos.priorities, Names: s.Names(),
-		Codes: t.codes, refusals: t.refusals, Winner: winner, Partial: c.trouble != nil,
+		codes: t.codes, refusals: t.refusals, Winner: winner, Partial: c.trouble != nil,
 	}
 	if len(c.fit) == 0 {
 		return e
@@ -153,18 +153,18 @@ func (c *Class) AppendScores(out []NodeScore, node uint32) []NodeScore {
 }
 
 // Considered reports whether the predicates were asked about a node.
-func (e *DecisionSnapshot) Considered(n uint32) bool { return e.Codes[n] != codeAbsent }
+func (e *DecisionSnapshot) Considered(n uint32) bool { return e.codes[n] != codeAbsent }
 
 // Fits reports whether a node fits for the plugins.
-func (e *DecisionSnapshot) Fits(n uint32) bool { return e.Codes[n] == CodeFits }
+func (e *DecisionSnapshot) Fits(n uint32) bool { return e.codes[n] == codeFits }
 
 // Nodes is how many indexes of nodes there were.
-func (e *DecisionSnapshot) Nodes() int { return len(e.Codes) }
+func (e *DecisionSnapshot) Nodes() int { return len(e.codes) }
 
 // Refusal is which predicate refused a node, by index, with its words; none: it was not
 // refused. The index is the number of predicates where the words were not kept.
 func (e *DecisionSnapshot) Refusal(n uint32) (predicate int, reasons []string, some bool) {
-	code := e.Codes[n]
+	code := e.codes[n]
 	if code < codeRefusals {
 		return 0, nil, false
 	}

@@ -1,6 +1,7 @@
-package scheduler
+package explain
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ type Decision struct {
 	// changed.
 	Versions []contractv1.BundleVersion
 
-	evidence *resultcache.DecisionSnapshot // what it was made on; nil: on nothing
+	Snapshot *resultcache.DecisionSnapshot // what it was made on; nil: on nothing
 }
 
 // PriorityScore is one priority's part in a decision.
@@ -41,61 +42,60 @@ type PriorityScore struct {
 	Score, Weight int64
 }
 
-// record keeps the last decisions, one a pod, oldest out first. Safe for
+// Record keeps the last decisions, one a pod, oldest out first. Safe for
 // concurrent use.
-type record struct {
+type Record struct {
 	mu    sync.Mutex
 	limit int
-	byPod map[types.NamespacedName]*Decision
+	ByPod map[types.NamespacedName]*Decision
 	ring  []types.NamespacedName
 	next  int
 }
 
-func newRecord(limit int) *record {
-	return &record{limit: limit, byPod: map[types.NamespacedName]*Decision{}}
+func NewRecord(limit int) *Record {
+	return &Record{limit: limit, ByPod: map[types.NamespacedName]*Decision{}}
 }
 
-func (r *record) keep(d *Decision) {
+func (r *Record) Keep(d *Decision) {
 	if r.limit == 0 {
 		return
 	}
 	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kept := len(r.byPod)
-	if r.byPod[key] = d; len(r.byPod) == kept {
+	kept := len(r.ByPod)
+	if r.ByPod[key] = d; len(r.ByPod) == kept {
 		return // in the place of one that is in the ring
 	}
 	if len(r.ring) < r.limit {
 		r.ring = append(r.ring, key)
 		return
 	}
-	delete(r.byPod, r.ring[r.next])
+	delete(r.ByPod, r.ring[r.next])
 	r.ring[r.next] = key
 	r.next = (r.next + 1) % r.limit
 }
 
-func (r *record) last(namespace, name string) (Decision, bool) {
+// Pods are those with a decision that is kept, in the order of their first, as far as no
+// decision had to make room for another.
+func (r *Record) Pods() []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d, ok := r.byPod[types.NamespacedName{Namespace: namespace, Name: name}]
+	return slices.Clone(r.ring)
+}
+
+func (r *Record) Last(namespace, name string) (Decision, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, ok := r.ByPod[types.NamespacedName{Namespace: namespace, Name: name}]
 	if !ok {
 		return Decision{}, false
 	}
 	return *d, true
 }
 
-// Explain returns the last decision about a pod, if it is still kept.
-func (s *Scheduler) Explain(namespace, name string) (Decision, bool) {
-	d, ok := s.record.last(namespace, name)
-	if ok && d.Node != "" {
-		d.Scores = winnerScores(d.evidence)
-	}
-	return d, ok
-}
-
-// winnerScores are the scores of the node that a decision was for.
-func winnerScores(e *resultcache.DecisionSnapshot) []PriorityScore {
+// WinnerScores are the scores of the node that a decision was for.
+func WinnerScores(e *resultcache.DecisionSnapshot) []PriorityScore {
 	if e == nil || len(e.Top) == 0 {
 		return nil
 	}
@@ -104,4 +104,16 @@ func winnerScores(e *resultcache.DecisionSnapshot) []PriorityScore {
 		scores[i] = PriorityScore{Name: e.Priorities[i].Name, Score: e.Scores[0][i].Score, Weight: e.Priorities[i].Weight}
 	}
 	return scores
+}
+
+// Explanation tells a decision that was kept.
+func (d *Decision) Explanation(o Options, note string) *Explanation {
+	x := &Explanation{
+		Namespace: d.Namespace, Pod: d.Name, State: "bound", Source: SourceDecision, Note: note, Time: d.Time, Attempt: d.Attempt,
+		Nodes: d.Nodes, Feasible: d.Feasible, Node: d.Node, Message: d.Message, Outcomes: d.Outcomes,
+	}
+	if d.Snapshot != nil {
+		Tell(d.Snapshot, x, o.Limit())
+	}
+	return x
 }

@@ -1,4 +1,4 @@
-package scheduler
+package explain
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type ComparisonConfig struct {
 
 // PolicyPair is a policy as it is in force, and with a candidate in it, both
 // over guests of their own.
-type PolicyPair struct{ Present, Candidate PolicySource }
+type PolicyPair struct{ Present, Candidate contractv1.PolicySource }
 
 // Comparison decides every pod that a scheduler decides once more, off its
 // goroutine, twice: by the policy in force and with a candidate in it.
@@ -50,7 +50,7 @@ type Comparison struct {
 	cfg     ComparisonConfig
 	log     *slog.Logger
 	jobs    chan comparisonJob
-	source  atomic.Pointer[Scheduler]
+	source  atomic.Pointer[contractv1.ReplicaSource]
 	dropped atomic.Int64
 
 	// replica is locked in itself.
@@ -66,8 +66,8 @@ type Comparison struct {
 
 // side is one policy of a pair with its results.
 type side struct {
-	source  PolicySource
-	policy  Policy
+	source  contractv1.PolicySource
+	policy  contractv1.Policy
 	classes map[uint32]*resultcache.Class
 }
 
@@ -79,20 +79,22 @@ const (
 // comparisonJob is a delta or a decision.
 type comparisonJob struct {
 	delta    *contractv1.Delta
-	decision *comparedDecision
+	decision *ComparedDecision
 }
 
-type comparedDecision struct {
-	generation      uint64
-	class           uint32
-	profile         string
-	namespace, name string
-	uid             types.UID
-	node            string // empty: nowhere
-	at              time.Time
+// ComparedDecision is a decision as it was made at a generation of the replica, about a
+// pod of a class.
+type ComparedDecision struct {
+	Generation      uint64
+	Class           uint32
+	Profile         string
+	Namespace, Name string
+	UID             types.UID
+	Node            string // empty: nowhere
+	At              time.Time
 }
 
-var _ ReplicaSource = (*Comparison)(nil)
+var _ contractv1.ReplicaSource = (*Comparison)(nil)
 
 // NewComparison checks its argument and starts nothing.
 func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
@@ -126,59 +128,28 @@ func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
 // Replica implements ReplicaSource for the guests of both sides.
 func (c *Comparison) Replica() *contractv1.Delta { return c.replica.Full() }
 
-// Follow has a scheduler hand its deltas and decisions to c until release is called.
-func (s *Scheduler) Follow(c *Comparison) (release func()) {
-	c.source.Store(s)
-	s.followMu.Lock()
-	defer s.followMu.Unlock()
-	change := func(edit func([]*Comparison) []*Comparison) {
-		var now []*Comparison
-		if old := s.followers.Load(); old != nil {
-			now = *old
-		}
-		next := edit(now)
-		s.followers.Store(&next)
-	}
-	change(func(now []*Comparison) []*Comparison { return append(append([]*Comparison{}, now...), c) })
-	return func() {
-		s.followMu.Lock()
-		defer s.followMu.Unlock()
-		change(func(now []*Comparison) []*Comparison {
-			var next []*Comparison
-			for _, other := range now {
-				if other != c {
-					next = append(next, other)
-				}
-			}
-			return next
-		})
-		c.source.CompareAndSwap(s, nil)
+// Begin has the comparison follow a source, which hands it deltas and decisions.
+func (c *Comparison) Begin(source contractv1.ReplicaSource) { c.source.Store(&source) }
+
+// End has it follow no source, unless it follows another one by now.
+func (c *Comparison) End(source contractv1.ReplicaSource) {
+	if now := c.source.Load(); now != nil && *now == source {
+		c.source.CompareAndSwap(now, nil)
 	}
 }
 
-// tellDelta and tellDecision are the cycle's part: they never wait.
-func (s *Scheduler) tellDelta(delta *contractv1.Delta) {
-	if followers := s.followers.Load(); followers != nil {
-		for _, c := range *followers {
-			c.offer(comparisonJob{delta: delta})
-		}
-	}
-}
+// Compares reports whether decisions about pods of a profile are compared.
+func (c *Comparison) Compares(profile string) bool { return c.sides[profile] != nil }
 
-func (s *Scheduler) tellDecision(p *podEntry, d *Decision, err error) {
-	followers := s.followers.Load()
-	if followers == nil || len(*followers) == 0 || err != nil || d.Nodes == 0 || p.shape.class == nil {
-		return
-	}
-	told := &comparedDecision{
-		generation: s.replica.Generation, class: p.shape.class.Number(), profile: p.Object.Spec.SchedulerName,
-		namespace: p.Namespace, name: p.Name, uid: p.UID, node: d.Node, at: d.Time,
-	}
-	for _, c := range *followers {
-		if c.sides[told.profile] != nil {
-			c.offer(comparisonJob{decision: told})
-		}
-	}
+// Waiting is how many deltas and decisions wait.
+func (c *Comparison) Waiting() int { return len(c.jobs) }
+
+// OfferDelta hands over a delta. It never waits: one that is dropped shows as a gap.
+func (c *Comparison) OfferDelta(delta *contractv1.Delta) { c.offer(comparisonJob{delta: delta}) }
+
+// OfferDecision hands over a decision. It never waits: one that is dropped is counted.
+func (c *Comparison) OfferDecision(decision *ComparedDecision) {
+	c.offer(comparisonJob{decision: decision})
 }
 
 func (c *Comparison) offer(j comparisonJob) {
@@ -224,7 +195,7 @@ func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error 
 		if s == nil {
 			return nil
 		}
-		delta = s.Replica()
+		delta = (*s).Replica()
 		c.replica.Reset(delta)
 		c.snapshot = resultcache.NewView(snapshot.NewSnapshot())
 		for _, pair := range c.sides {
@@ -290,10 +261,10 @@ func (s *side) decide(ctx context.Context, id uint32, sh *snapshot.Shape, snap *
 	return c, c.Trouble()
 }
 
-func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
-	pair := c.sides[d.profile]
-	pod := c.replica.Classes[d.class]
-	if !c.loaded || d.generation != c.replica.Generation || pod == nil || !pair[present].ready(ctx) || !pair[candidate].ready(ctx) {
+func (c *Comparison) compare(ctx context.Context, d *ComparedDecision) error {
+	pair := c.sides[d.Profile]
+	pod := c.replica.Classes[d.Class]
+	if !c.loaded || d.Generation != c.replica.Generation || pod == nil || !pair[present].ready(ctx) || !pair[candidate].ready(ctx) {
 		c.book.skip()
 		return nil
 	}
@@ -301,7 +272,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 	sh := &snapshot.Shape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
 	for i := range pair {
 		var err error
-		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {
+		if decided[i], err = pair[i].decide(ctx, d.Class, sh, c.snapshot); err != nil {
 			if i == candidate {
 				return fmt.Errorf("candidate: %w", err)
 			}
@@ -309,7 +280,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		}
 	}
 	names := c.snapshot.Names()
-	if !leadsTo(decided[present], d.node, names) {
+	if !leadsTo(decided[present], d.Node, names) {
 		c.book.unreproduced()
 		return nil
 	}

@@ -1,23 +1,23 @@
-package scheduler
+package explain
 
 import (
 	"pintle.dev/pintle/kernel/scheduler/resultcache"
 )
 
-// extenderTitle tells an extender apart from plugins.
-func extenderTitle(name string) string { return "Extender " + name }
+// ExtenderTitle tells an extender apart from plugins.
+func ExtenderTitle(name string) string { return "Extender " + name }
 
 // extenderAccounts adds extenders to the plugins of an explanation: those that
 // filter to the predicates, those that score to the priorities.
 func extenderAccounts(plugins []PluginAccount, said []*resultcache.ExtenderAnswer) []PluginAccount {
 	for _, e := range said {
 		if e.Filters {
-			plugins = append(plugins, PluginAccount{Name: extenderTitle(e.Name), Kind: "predicate", Transport: "http", Refused: len(e.Refused)})
+			plugins = append(plugins, PluginAccount{Name: ExtenderTitle(e.Name), Kind: "predicate", Transport: "http", Refused: len(e.Refused)})
 		}
 	}
 	for _, e := range said {
 		if e.Scores != nil {
-			plugins = append(plugins, PluginAccount{Name: extenderTitle(e.Name), Kind: "priority", Transport: "http", Weight: 1})
+			plugins = append(plugins, PluginAccount{Name: ExtenderTitle(e.Name), Kind: "priority", Transport: "http", Weight: 1})
 		}
 	}
 	return plugins
@@ -30,7 +30,7 @@ func (a *NodeAccount) extend(said []*resultcache.ExtenderAnswer, n uint32) {
 		if !e.Filters {
 			continue
 		}
-		v := VerdictAccount{Predicate: extenderTitle(e.Name), Answer: AnswerNotAsked}
+		v := VerdictAccount{Predicate: ExtenderTitle(e.Name), Answer: AnswerNotAsked}
 		reasons, refused := e.Refused[n]
 		switch {
 		case !asked:
@@ -51,7 +51,7 @@ func (a *NodeAccount) extend(said []*resultcache.ExtenderAnswer, n uint32) {
 	for _, e := range said {
 		if e.Scores != nil {
 			score := e.Scores[n]
-			a.Scores = append(a.Scores, ScoreAccount{Priority: extenderTitle(e.Name), Raw: score, Score: score, Weight: 1, Weighted: score})
+			a.Scores = append(a.Scores, ScoreAccount{Priority: ExtenderTitle(e.Name), Raw: score, Score: score, Weight: 1, Weighted: score})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package scheduler
+package explain
 
 import (
 	"cmp"
@@ -77,12 +77,12 @@ type AnswerDifference struct {
 const answersKept = 8
 
 // difference compares what both sides made of one decision; nil: they agree.
-func difference(d *comparedDecision, was, would *resultcache.Class, names []string) *Disagreement {
-	out := &Disagreement{Time: d.at, Namespace: d.namespace, Pod: d.name, Profile: d.profile, Node: d.node, byPlugin: map[string]int64{}}
-	if out.Elsewhere = !leadsTo(would, d.node, names); out.Elsewhere && len(would.Feasible()) > 0 {
+func difference(d *ComparedDecision, was, would *resultcache.Class, names []string) *Disagreement {
+	out := &Disagreement{Time: d.At, Namespace: d.Namespace, Pod: d.Name, Profile: d.Profile, Node: d.Node, byPlugin: map[string]int64{}}
+	if out.Elsewhere = !leadsTo(would, d.Node, names); out.Elsewhere && len(would.Feasible()) > 0 {
 		out.Candidate, out.OneOf = names[would.Nth(0)], would.Tied()
 	} else if !out.Elsewhere {
-		out.Candidate = d.node
+		out.Candidate = d.Node
 	}
 	for n := range uint32(min(was.Nodes(), would.Nodes())) {
 		if !was.Considered(n) || !would.Considered(n) {

@@ -1,4 +1,4 @@
-package scheduler
+package explain
 
 import (
 	"cmp"
@@ -106,7 +106,7 @@ type ScoreAccount struct {
 }
 
 // plugins lists who answers for a policy.
-func pluginAccounts(policy Policy, predicates []PredicateInfo, priorities []PriorityInfo) []PluginAccount {
+func PluginAccounts(policy contractv1.Policy, predicates []contractv1.PredicateInfo, priorities []contractv1.PriorityInfo) []PluginAccount {
 	origin := func(string) contractv1.Origin { return contractv1.Origin{} }
 	if o, ok := policy.(contractv1.Origins); ok {
 		origin = o.Origin
@@ -130,9 +130,9 @@ func accountOf(o contractv1.Origin, name, kind string) PluginAccount {
 	return PluginAccount{Name: name, Kind: kind, Bundle: o.Bundle, Version: o.Version, Transport: o.Transport, Digest: o.Digest}
 }
 
-// tellEvidence fills in an explanation from what a decision was made on.
-func tellEvidence(e *resultcache.DecisionSnapshot, x *Explanation, limit int) {
-	x.Plugins = extenderAccounts(pluginAccounts(e.Policy, e.Predicates, e.Priorities), e.Extenders)
+// Tell fills in an explanation from what a decision was made on.
+func Tell(e *resultcache.DecisionSnapshot, x *Explanation, limit int) {
+	x.Plugins = extenderAccounts(PluginAccounts(e.Policy, e.Predicates, e.Priorities), e.Extenders)
 	kept := map[uint32]int{}
 	for k, l := range e.Top {
 		kept[l.Node] = k
@@ -171,7 +171,7 @@ func tellEvidence(e *resultcache.DecisionSnapshot, x *Explanation, limit int) {
 		for k, l := range e.Top {
 			best[k] = nodeAccount(e, l.Node, kept)
 		}
-		x.Why = why(best, x.Feasible, e.Tied)
+		x.Why = whyBest(best, x.Feasible, e.Tied)
 		if e.Partial {
 			x.Why += "; a priority failed and counted 0"
 		}
@@ -206,11 +206,35 @@ func nodeAccount(e *resultcache.DecisionSnapshot, n uint32, kept map[uint32]int)
 	return a
 }
 
-func scoreAccounts(priorities []PriorityInfo, scores []resultcache.NodeScore) []ScoreAccount {
+func scoreAccounts(priorities []contractv1.PriorityInfo, scores []resultcache.NodeScore) []ScoreAccount {
 	out := make([]ScoreAccount, len(priorities))
 	for i := range priorities {
 		w := priorities[i].Weight
 		out[i] = ScoreAccount{Priority: priorities[i].Name, Raw: scores[i].Raw, Score: scores[i].Score, Weight: w, Weighted: w * scores[i].Score}
 	}
 	return out
+}
+
+// Preemption is what a post-filter plugin would do for a pod that fits nowhere:
+// end the victims on the node, or nothing, for the reasons of the message.
+type Preemption struct {
+	Plugin  string   `json:"plugin"`
+	Node    string   `json:"node,omitempty"`
+	Victims []string `json:"victims,omitempty"` // namespace/name
+	Message string   `json:"message,omitempty"`
+}
+
+// Options bound an explanation.
+type Options struct {
+	// Nodes is how many nodes are told of; 0: all.
+	Nodes int
+	// Now asks for a fresh evaluation also where the decision is kept.
+	Now bool
+}
+
+func (o Options) Limit() int {
+	if o.Nodes <= 0 {
+		return 1 << 30
+	}
+	return o.Nodes
 }

@@ -1,4 +1,4 @@
-package scheduler
+package explain
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"pintle.dev/pintle/kernel/scheduler/snapshot"
 )
 
-// why says in words how the first of best won; the others follow by total.
-func why(best []NodeAccount, feasible, tied int) string {
+// whyBest says in words how the first of best won; the others follow by total.
+func whyBest(best []NodeAccount, feasible, tied int) string {
 	winner := &best[0]
 	switch {
 	case feasible == 1:
@@ -78,9 +78,9 @@ const insufficient = "Insufficient "
 // tooManyPods is Kubernetes' reason for the resource pods.
 const tooManyPods = "Too many pods"
 
-// lack works out the amounts behind a reason; nil where it is not about a
+// lackOf works out the amounts behind a reason; nil where it is not about a
 // resource or the amounts do not bear it out.
-func lack(n *snapshot.Node, pod *contractv1.Pod, reason string) *Lack {
+func lackOf(n *snapshot.Node, pod *contractv1.Pod, reason string) *Lack {
 	name, ok := strings.CutPrefix(reason, insufficient)
 	if reason == tooManyPods {
 		name, ok = "pods", true
@@ -138,9 +138,9 @@ func (l *Lack) amount(n int64) string {
 // Missing is how much is lacking, with its unit.
 func (l *Lack) Missing() string { return l.amount(l.Lacking) }
 
-// change works out from every predicate's verdict on every node what stands
+// changeFor works out from every predicate's verdict on every node what stands
 // against the pod.
-func change(nodes []NodeAccount) *Change {
+func changeFor(nodes []NodeAccount) *Change {
 	c := &Change{}
 	predicates, reasons := map[string]*Obstacle{}, map[[2]string]*Obstacle{}
 	for i := range nodes {
