@@ -66,7 +66,7 @@ func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *pro
 		return
 	}
 	began := s.clock.Now()
-	first := c.Predict(node.Index, len(node.Pods)-1) // it has the pod already
+	first := c.Predictor().Predict(node.Index, len(node.Pods)-1) // it has the pod already
 	run := s.chooseBatch(c, p, first, p.shape.sizer.next())
 	defer func() {
 		s.takenAt[first.Node] = 0
@@ -78,7 +78,7 @@ func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *pro
 	if len(run) == 0 {
 		return
 	}
-	feasible, best := len(c.Feasible()), c.Best()
+	feasible, best := len(c.Feasible()), c.Totals().Best()
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
 	}
@@ -86,13 +86,13 @@ func (s *Scheduler) scheduleBatch(ctx context.Context, p *podEntry, profile *pro
 	defer s.end()
 	confirmed := 0
 	if s.flush(ctx) == nil && s.verify(ctx, c, profile) {
-		as := c.Observe(first, best)
+		as := c.Predictor().Observe(first, best)
 		for confirmed < len(run) && as {
-			as = c.Observe(run[confirmed].taken, best)
+			as = c.Predictor().Observe(run[confirmed].taken, best)
 			confirmed++
 		}
 		for i := range run[confirmed:] {
-			c.Observe(run[confirmed+i].taken, best)
+			c.Predictor().Observe(run[confirmed+i].taken, best)
 		}
 		correct(c, s.takenAt, run[:confirmed])
 	}
@@ -134,9 +134,9 @@ func (s *Scheduler) mayBatch(ctx context.Context, p *podEntry, profile *profile,
 		return false
 	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.Nominees) > 0 || len(s.unreserves) > 0:
 		return false
-	case profile.next != nil || !c.ChoseByTotal(profile.policy, node.Index):
+	case profile.next != nil || !c.Predictor().ChoseByTotal(profile.policy, node.Index):
 		return false // the node was not chosen by its total
-	case !c.UpTo(s.snapshot.Log.End()-1) || len(s.snapshot.Pending) != 1:
+	case !c.Predictor().UpTo(s.snapshot.Log.End()-1) || len(s.snapshot.Pending) != 1:
 		return false // something else happened
 	}
 	if followers := s.followers.Load(); followers != nil && len(*followers) > 0 {
@@ -181,21 +181,21 @@ func (s *Scheduler) chooseBatch(c *resultcache.Class, p *podEntry, first resultc
 	var before *resultcache.DecisionSnapshot
 	for last := first; len(run) < n && last.Prediction != resultcache.Higher; last = run[len(run)-1].taken {
 		if last.Prediction == resultcache.Lower {
-			c.DropTotal(last.Node)
+			c.Predictor().DropTotal(last.Node)
 		}
-		if c.Tied() <= resultcache.TopNodes+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
+		if c.Totals().Tied() <= resultcache.TopNodes+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
 			break
 		}
 		drawn := *s.source
-		index := c.Nth(s.random.IntN(c.Tied()))
+		index := c.Totals().Nth(s.random.IntN(c.Totals().Tied()))
 		if s.takenAt[index] != 0 {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
 		r := batched{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.ByIndex[index]}
-		r.taken = c.Predict(index, len(r.node.Pods))
+		r.taken = c.Predictor().Predict(index, len(r.node.Pods))
 		if s.cfg.Explain > 0 {
-			r.evidence = c.DecisionSnapshotAfter(before, s.view, index, c.Best())
+			r.evidence = c.DecisionSnapshotAfter(before, s.view, index, c.Totals().Best())
 			before = r.evidence
 		}
 		run = append(run, r)
@@ -234,7 +234,7 @@ func (s *Scheduler) verify(ctx context.Context, c *resultcache.Class, profile *p
 	}
 	c.Time(profile.metrics)
 	defer c.Time(nil)
-	return c.VerifyTotals(ctx, s.view)
+	return c.Predictor().VerifyTotals(ctx, s.view)
 }
 
 // takeBackBatch undoes decisions that do not stand, as if they had not been made.

@@ -301,7 +301,7 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *resultcache
 	if err := s.applyHypothetical(ctx, add); err != nil {
 		return nil, err
 	}
-	answers, err := c.Check(ctx, nodes, scope)
+	answers, err := c.WhatIf().Check(ctx, nodes, scope)
 	if undone := s.applyHypothetical(ctx, remove); undone != nil {
 		return nil, undone
 	}
@@ -316,7 +316,7 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *resultcache
 			at, nodes = append(at, k), append(nodes, r.node)
 		}
 	}
-	again, err := c.Check(ctx, nodes, scope)
+	again, err := c.WhatIf().Check(ctx, nodes, scope)
 	for k, answer := range again {
 		answers[at[k]] = answer
 	}

@@ -124,7 +124,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Cl
 		}
 	}
 	if len(left) == 0 {
-		d.Message, p.failed = resultcache.UnfitMessage(s.snapshot.Count, c.Reasons(said)), extenderFailure
+		d.Message, p.failed = resultcache.UnfitMessage(s.snapshot.Count, c.Verdicts().CountReasons(said)), extenderFailure
 		if s.cfg.Explain > 0 {
 			d.Snapshot = c.DecisionSnapshotOfNone(s.view)
 			d.Snapshot.Extenders = said
@@ -144,9 +144,9 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *resultcache.Cl
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	index, total := c.Nth(0), c.Best()
-	if c.Tied() > 1 {
-		index = c.Nth(s.random.IntN(c.Tied()))
+	index, total := c.Totals().Nth(0), c.Totals().Best()
+	if c.Totals().Tied() > 1 {
+		index = c.Totals().Nth(s.random.IntN(c.Totals().Tied()))
 	}
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
@@ -244,11 +244,11 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *resultca
 		said = append(said, note)
 		for _, n := range c.Feasible() {
 			added := scores[s.snapshot.ByIndex[n].Name] * (most / extenderScale)
-			c.AddTotal(n, added)
+			c.Totals().Add(n, added)
 			note.Scores[n] = added
 		}
 	}
-	c.SumTotals()
+	c.Totals().SumUp()
 	return said
 }
 

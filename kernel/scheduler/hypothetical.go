@@ -79,10 +79,10 @@ func (s *Scheduler) ownNode(ctx context.Context, p *podEntry, c *resultcache.Cla
 		return nil, nil
 	}
 	e := s.snapshot.ByName[p.nominated]
-	if e == nil || e.Object == nil || !c.FitsAlone(e.Index) {
+	if e == nil || e.Object == nil || !c.Verdicts().FitsAlone(e.Index) {
 		return nil, nil
 	}
-	answers, err := c.CheckWithNominees(ctx, s.view, []uint32{e.Index}, &p.Pod)
+	answers, err := c.WhatIf().CheckWithNominees(ctx, s.view, []uint32{e.Index}, &p.Pod)
 	if err != nil || !answers[0].Fits() {
 		return nil, err
 	}

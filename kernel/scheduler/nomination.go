@@ -67,7 +67,7 @@ func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *resultcache
 		c.Forget()
 		return err
 	}
-	d.Total = c.TotalOf(node.Index)
+	d.Total = c.Totals().Of(node.Index)
 	d.Snapshot = c.DecisionSnapshot(s.view, node.Index, d.Total)
 	return nil
 }

@@ -226,7 +226,7 @@ func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*sn
 		return nil, d, err
 	}
 	c := p.shape.class
-	for _, n := range c.Tops() {
+	for _, n := range c.Totals().Tops() {
 		if other := s.snapshot.ByIndex[n]; other.Name == preferred && other != node {
 			node, d.Snapshot = other, c.DecisionSnapshot(s.view, n, d.Total)
 			break

@@ -255,7 +255,7 @@ func (s *side) decide(ctx context.Context, id uint32, sh *snapshot.Shape, snap *
 			return nil, err
 		}
 	}
-	if name, silent := c.FailedPredicate(); silent {
+	if name, silent := c.Verdicts().FailedPredicate(); silent {
 		return nil, fmt.Errorf("predicate %s did not answer", name)
 	}
 	return c, c.Trouble()
@@ -293,7 +293,7 @@ func leadsTo(c *resultcache.Class, node string, names []string) bool {
 	if len(c.Feasible()) == 0 {
 		return node == ""
 	}
-	for _, n := range c.Tops() {
+	for _, n := range c.Totals().Tops() {
 		if names[n] == node {
 			return true
 		}

@@ -80,15 +80,15 @@ const answersKept = 8
 func difference(d *ComparedDecision, was, would *resultcache.Class, names []string) *Disagreement {
 	out := &Disagreement{Time: d.At, Namespace: d.Namespace, Pod: d.Name, Profile: d.Profile, Node: d.Node, byPlugin: map[string]int64{}}
 	if out.Elsewhere = !leadsTo(would, d.Node, names); out.Elsewhere && len(would.Feasible()) > 0 {
-		out.Candidate, out.OneOf = names[would.Nth(0)], would.Tied()
+		out.Candidate, out.OneOf = names[would.Totals().Nth(0)], would.Totals().Tied()
 	} else if !out.Elsewhere {
 		out.Candidate = d.Node
 	}
-	for n := range uint32(min(was.Nodes(), would.Nodes())) {
-		if !was.Considered(n) || !would.Considered(n) {
+	for n := range uint32(min(was.Verdicts().Nodes(), would.Verdicts().Nodes())) {
+		if !was.Verdicts().Considered(n) || !would.Verdicts().Considered(n) {
 			continue
 		}
-		a, b := was.RefusedBy(n), would.RefusedBy(n)
+		a, b := was.Verdicts().RefusedBy(n), would.Verdicts().RefusedBy(n)
 		if a == b {
 			continue // both fit, or refuse by the same predicate
 		}
@@ -131,7 +131,7 @@ func (d *Disagreement) scores(was, would *resultcache.Class, names []string) {
 			continue
 		}
 		rawA, rawB = was.AppendRaw(rawA[:0], n), would.AppendRaw(rawB[:0], n)
-		if slices.Equal(rawA, rawB) && was.TotalOf(n) == would.TotalOf(n) && len(priorities) == len(would.PriorityInfos()) {
+		if slices.Equal(rawA, rawB) && was.Totals().Of(n) == would.Totals().Of(n) && len(priorities) == len(would.PriorityInfos()) {
 			continue
 		}
 		a, b = was.AppendScores(a[:0], n), would.AppendScores(b[:0], n)
@@ -142,7 +142,7 @@ func (d *Disagreement) scores(was, would *resultcache.Class, names []string) {
 			}
 			d.take(AnswerDifference{
 				Node: names[n], Plugin: priorities[i].Name, Present: scoreText(a[i].Score), Candidate: scoreText(b[other].Score),
-				PresentTotal: was.TotalOf(n), CandidateTotal: would.TotalOf(n),
+				PresentTotal: was.Totals().Of(n), CandidateTotal: would.Totals().Of(n),
 			})
 		}
 	}
@@ -151,11 +151,11 @@ func (d *Disagreement) scores(was, would *resultcache.Class, names []string) {
 func scoreText(score int64) string { return strconv.FormatInt(score, 10) }
 
 func verdictText(c *resultcache.Class, n uint32) string {
-	text := c.RefusedBy(n)
+	text := c.Verdicts().RefusedBy(n)
 	if text == "" {
 		return AnswerFits
 	}
-	for i, reason := range c.RefusalReasons(n) {
+	for i, reason := range c.Verdicts().Reasons(n) {
 		if i == 0 {
 			text += ": "
 		} else {

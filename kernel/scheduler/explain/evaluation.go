@@ -35,7 +35,7 @@ func (e *Evaluation) AskAll(ctx context.Context, x *Explanation) error {
 	nodes := e.nodes
 	accounts := make([]NodeAccount, len(nodes))
 	for k, n := range nodes {
-		accounts[k] = NodeAccount{Node: e.Snapshot.ByIndex[n].Name, Fits: c.Fits(n), Verdicts: make([]VerdictAccount, len(c.PredicateInfos()))}
+		accounts[k] = NodeAccount{Node: e.Snapshot.ByIndex[n].Name, Fits: c.Verdicts().Fits(n), Verdicts: make([]VerdictAccount, len(c.PredicateInfos()))}
 		accounts[k].Chosen = x.Node != "" && accounts[k].Node == x.Node
 	}
 	out := make([]uint32, len(nodes))
@@ -80,7 +80,7 @@ func (e *Evaluation) Complete(x *Explanation, said []*resultcache.ExtenderAnswer
 		}
 		for _, n := range c.Feasible() {
 			a := &accounts[at[n]]
-			a.ScoresKept, a.Total = true, c.TotalOf(n)
+			a.ScoresKept, a.Total = true, c.Totals().Of(n)
 			a.Scores = scoreAccounts(c.PriorityInfos(), c.AppendScores(scores[:0], n))
 		}
 	}
@@ -100,7 +100,7 @@ func (e *Evaluation) Complete(x *Explanation, said []*resultcache.ExtenderAnswer
 	})
 	if len(c.Feasible()) == 0 {
 		x.Change = changeFor(accounts)
-	} else if tied := c.Tied(); x.Node == "" {
+	} else if tied := c.Totals().Tied(); x.Node == "" {
 		x.Why = fmt.Sprintf("%d of %d nodes fit now", x.Feasible, x.Nodes)
 	} else if accounts[0].Chosen || tied > 1 {
 		x.Why = whyNow(accounts, x, tied)

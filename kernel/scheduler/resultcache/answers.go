@@ -17,33 +17,6 @@ func (c *Class) Trouble() error { return c.trouble }
 func (c *Class) PredicateInfos() []contractv1.PredicateInfo { return c.infos.predicates }
 func (c *Class) PriorityInfos() []contractv1.PriorityInfo   { return c.infos.priorities }
 
-// Nodes is how many indexes of nodes the class has answers for.
-func (c *Class) Nodes() int { return len(c.fail) }
-
-// Considered reports whether the predicates were asked about a node: it exists, and no
-// pre-filter plugin left it out.
-func (c *Class) Considered(n uint32) bool { return c.fail[n] != absent }
-
-// Fits reports whether a node fits.
-func (c *Class) Fits(n uint32) bool { return c.fail[n] == fits }
-
-// RefusedBy is the predicate that refuses a node; empty: none does.
-func (c *Class) RefusedBy(n uint32) string {
-	if f := c.fail[n]; f >= 0 {
-		return c.predicates[f].Name
-	}
-	return ""
-}
-
-// RefusalReasons are the words of the predicate that refuses a node.
-func (c *Class) RefusalReasons(n uint32) []string {
-	f := c.fail[n]
-	if f < 0 {
-		return nil
-	}
-	return c.policy.Reasons(int(f), c.predicates[f].verdicts[n])
-}
-
 // Reserved are the nodes that fit but for the pods nominated there; not to be changed.
 func (c *Class) Reserved() map[uint32]bool { return c.reserved }
 

@@ -14,28 +14,28 @@ const togetherMax = 4096
 // group, about the nodes that are still alive, and the priorities of that group
 // about those that pass if no other predicate comes after. Answers go where
 // filter and score look first; what is not answered there is asked by them.
-func (c *Class) filterTogether(ctx context.Context, p int, alive []uint32) {
-	evaluator, ok := c.policy.(contractv1.Evaluator)
-	group := c.predicates[p].Group
+func (u *update) filterTogether(ctx context.Context, p int, alive []uint32) {
+	evaluator, ok := u.policy.(contractv1.Evaluator)
+	group := u.predicates[p].Group
 	if !ok || group == 0 {
 		return
 	}
-	e := &c.questions
-	*e = contractv1.Evaluation{Class: c.id, Nodes: alive, Filters: e.Filters[:0], Scores: e.Scores[:0]}
+	e := &u.questions
+	*e = contractv1.Evaluation{Class: u.id, Nodes: alive, Filters: e.Filters[:0], Scores: e.Scores[:0]}
 	count := 0
 	last := p
-	for ; last < len(c.predicates) && c.predicates[last].Group == group; last++ {
-		if c.predicates[last].skip.now {
+	for ; last < len(u.predicates) && u.predicates[last].Group == group; last++ {
+		if u.predicates[last].skip.now {
 			continue
 		}
-		if nodes, some := missing(alive, c.predicates[last].verdicts, unknown); some {
+		if nodes, some := missing(alive, u.predicates[last].verdicts, unknown); some {
 			e.Filters = append(e.Filters, contractv1.FilterQuestion{Predicate: last, Nodes: nodes})
 			count += len(alive)
 		}
 	}
-	if last == len(c.predicates) {
-		for i := range c.priorities {
-			cache := &c.priorities[i]
+	if last == len(u.predicates) {
+		for i := range u.priorities {
+			cache := &u.priorities[i]
 			if cache.Group != group || cache.skip.now || cache.void && cache.looksBeyond() {
 				continue
 			}
@@ -49,45 +49,45 @@ func (c *Class) filterTogether(ctx context.Context, p int, alive []uint32) {
 		return
 	}
 	evaluator.Evaluate(ctx, e)
-	c.takeTogether(e)
+	u.takeTogether(e)
 }
 
 // scoreTogether asks the priorities of each group about the nodes that c.asks lists.
-func (c *Class) scoreTogether(ctx context.Context) {
-	evaluator, ok := c.policy.(contractv1.Evaluator)
+func (u *update) scoreTogether(ctx context.Context) {
+	evaluator, ok := u.policy.(contractv1.Evaluator)
 	if !ok {
 		return
 	}
-	for i := range c.priorities {
-		group := c.priorities[i].Group
-		if group == 0 || len(c.asks[i]) == 0 {
+	for i := range u.priorities {
+		group := u.priorities[i].Group
+		if group == 0 || len(u.asks[i]) == 0 {
 			continue
 		}
-		e := &c.questions
-		*e = contractv1.Evaluation{Class: c.id, Filters: e.Filters[:0], Scores: e.Scores[:0]}
+		e := &u.questions
+		*e = contractv1.Evaluation{Class: u.id, Filters: e.Filters[:0], Scores: e.Scores[:0]}
 		count, first := 0, true
-		for k := range c.priorities {
-			if c.priorities[k].Group != group || len(c.asks[k]) == 0 {
+		for k := range u.priorities {
+			if u.priorities[k].Group != group || len(u.asks[k]) == 0 {
 				continue
 			}
 			if k < i {
 				first = false // was asked, in vain
 				break
 			}
-			e.Scores = append(e.Scores, contractv1.ScoreQuestion{Priority: k, Nodes: c.asks[k]})
-			count += len(c.asks[k])
+			e.Scores = append(e.Scores, contractv1.ScoreQuestion{Priority: k, Nodes: u.asks[k]})
+			count += len(u.asks[k])
 		}
 		if first && len(e.Scores) > 1 && count <= togetherMax {
 			evaluator.Evaluate(ctx, e)
-			c.takeTogether(e)
+			u.takeTogether(e)
 		}
 	}
 }
 
-func (c *Class) takeTogether(e *contractv1.Evaluation) {
+func (u *update) takeTogether(e *contractv1.Evaluation) {
 	for _, q := range e.Filters {
-		cache := &c.predicates[q.Predicate]
-		if c.expires {
+		cache := &u.predicates[q.Predicate]
+		if u.expires {
 			cache.until.sooner(q.Until)
 		}
 		for k, n := range q.Answered {
@@ -95,12 +95,12 @@ func (c *Class) takeTogether(e *contractv1.Evaluation) {
 		}
 	}
 	for _, q := range e.Scores {
-		cache := &c.priorities[q.Priority]
-		if c.expires {
+		cache := &u.priorities[q.Priority]
+		if u.expires {
 			cache.until.sooner(q.Until)
 		}
 		for k, n := range q.Answered {
-			c.takeScore(cache, n, q.Scores[k])
+			u.takeScore(cache, n, q.Scores[k])
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (w *world) askOf(c *Class, policy *schedulertest.GuestPolicy) answer {
 	}
 	a := answer{fit: slices.Clone(c.fit)}
 	for n := range w.snapshot.ByIndex {
-		if c.FitsAlone(uint32(n)) {
+		if c.Verdicts().FitsAlone(uint32(n)) {
 			a.alone = append(a.alone, uint32(n))
 		}
 	}
@@ -359,4 +359,13 @@ func TestTiesAreRandom(t *testing.T) {
 			t.Errorf("node %d was chosen %d times of 4000", n, counts[n])
 		}
 	}
+}
+
+// sums are the totals, parallel to c.fit.
+func (c *Class) sums() []int64 {
+	list := make([]int64, len(c.fit))
+	for k, n := range c.fit {
+		list[k] = c.totals.totals[n]
+	}
+	return list
 }

@@ -16,30 +16,30 @@ type changedNodes struct {
 
 // askChangedNodes asks the plugins of scope cluster which of their answers for the class
 // changed. Of those that do not know, every answer is void.
-func (c *Class) askChangedNodes(ctx context.Context, s *View) {
-	for p := range c.predicates {
-		changed := &c.predicates[p].changed
-		changed.known, changed.nodes = c.untouchedPredicates.Has(p), changed.nodes[:0]
+func (u *update) askChangedNodes(ctx context.Context) {
+	for p := range u.predicates {
+		changed := &u.predicates[p].changed
+		changed.known, changed.nodes = u.untouchedPredicates.Has(p), changed.nodes[:0]
 	}
-	for i := range c.priorities {
-		changed := &c.priorities[i].changed
-		changed.known, changed.nodes = c.untouchedPriorities.Has(i), changed.nodes[:0]
+	for i := range u.priorities {
+		changed := &u.priorities[i].changed
+		changed.known, changed.nodes = u.untouchedPriorities.Has(i), changed.nodes[:0]
 	}
-	mover, ok := c.policy.(contractv1.Mover)
-	if !ok || !c.known || c.position == s.Log.End() {
+	mover, ok := u.policy.(contractv1.Mover)
+	if !ok || !u.known || u.position == u.view.Log.End() {
 		return
 	}
-	if _, ok := s.Log.Since(c.position); !ok {
+	if _, ok := u.view.Log.Since(u.position); !ok {
 		return
 	}
-	for p := range c.predicates {
-		if cache := &c.predicates[p]; cache.asksForChanges() {
-			cache.changed.take(mover.MovedVerdicts(ctx, p, c.id, cache.changed.since))
+	for p := range u.predicates {
+		if cache := &u.predicates[p]; cache.asksForChanges() {
+			cache.changed.take(mover.MovedVerdicts(ctx, p, u.id, cache.changed.since))
 		}
 	}
-	for i := range c.priorities {
-		if cache := &c.priorities[i]; cache.asksForChanges() {
-			cache.changed.take(mover.MovedScores(ctx, i, c.id, cache.changed.since))
+	for i := range u.priorities {
+		if cache := &u.priorities[i]; cache.asksForChanges() {
+			cache.changed.take(mover.MovedScores(ctx, i, u.id, cache.changed.since))
 		}
 	}
 }
@@ -56,12 +56,12 @@ func (m *changedNodes) take(now uint64, nodes []uint32, known bool) {
 }
 
 // invalidateChanged forgets the verdicts of predicate p that changed.
-func (c *Class) invalidateChanged(p int) {
-	cache := &c.predicates[p]
+func (u *update) invalidateChanged(p int) {
+	cache := &u.predicates[p]
 	for _, n := range cache.changed.nodes {
 		if int(n) < len(cache.verdicts) {
 			cache.verdicts[n] = unknown
-			c.reconsider(n, p)
+			u.reconsider(n, p)
 		}
 	}
 }
@@ -81,16 +81,16 @@ func (p *priorityCache) invalidateChanged() {
 
 // askChangedScores adds the nodes that fit and whose raw score changed to those that
 // priority i is asked about.
-func (c *Class) askChangedScores(i int) {
-	cache := &c.priorities[i]
+func (u *update) askChangedScores(i int) {
+	cache := &u.priorities[i]
 	if !cache.changed.known || len(cache.changed.nodes) == 0 {
 		return
 	}
 	for _, n := range cache.changed.nodes {
-		if int(n) < len(c.fail) && c.fail[n] == fits && !cache.have[n] {
-			c.asks[i] = append(c.asks[i], n)
+		if int(n) < len(u.fail) && u.fail[n] == fits && !cache.have[n] {
+			u.asks[i] = append(u.asks[i], n)
 		}
 	}
-	slices.Sort(c.asks[i])
-	c.asks[i] = slices.Compact(c.asks[i])
+	slices.Sort(u.asks[i])
+	u.asks[i] = slices.Compact(u.asks[i])
 }

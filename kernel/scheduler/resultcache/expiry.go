@@ -30,13 +30,13 @@ func (i *pluginInfos) expire() bool {
 }
 
 // expire voids the answers that ended.
-func (c *Class) expire(now time.Time) {
+func (u *update) expire(now time.Time) {
 	at := expiry(now.UnixMilli())
-	for p := range c.predicates {
-		c.predicates[p].expire(at)
+	for p := range u.predicates {
+		u.predicates[p].expire(at)
 	}
-	for i := range c.priorities {
-		c.priorities[i].expire(at)
+	for i := range u.priorities {
+		u.priorities[i].expire(at)
 	}
 }
 
@@ -47,19 +47,19 @@ func (p *pluginCache) expire(at expiry) {
 }
 
 // verdictsUntil notes when the answers to the last Filter of predicate p end.
-func (c *Class) verdictsUntil(p int) {
-	if c.predicates[p].Expires {
-		if e, ok := c.policy.(contractv1.Expirer); ok {
-			c.predicates[p].until.sooner(e.VerdictsUntil(p))
+func (u *update) verdictsUntil(p int) {
+	if u.predicates[p].Expires {
+		if e, ok := u.policy.(contractv1.Expirer); ok {
+			u.predicates[p].until.sooner(e.VerdictsUntil(p))
 		}
 	}
 }
 
 // scoresUntil notes when the answers to the last Score of priority i end.
-func (c *Class) scoresUntil(i int) {
-	if c.priorities[i].Expires {
-		if e, ok := c.policy.(contractv1.Expirer); ok {
-			c.priorities[i].until.sooner(e.ScoresUntil(i))
+func (u *update) scoresUntil(i int) {
+	if u.priorities[i].Expires {
+		if e, ok := u.policy.(contractv1.Expirer); ok {
+			u.priorities[i].until.sooner(e.ScoresUntil(i))
 		}
 	}
 }

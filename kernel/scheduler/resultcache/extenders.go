@@ -22,27 +22,6 @@ func (c *Class) renormalize() {
 	c.flipped, c.totalled = true, false
 }
 
-// Reasons counts what the predicates said against nodes, with what extenders did.
-func (c *Class) Reasons(said []*ExtenderAnswer) map[string]int {
-	reasons := map[string]int{}
-	for n, f := range c.fail {
-		if f < 0 {
-			continue
-		}
-		for _, reason := range c.policy.Reasons(int(f), c.predicates[f].verdicts[n]) {
-			reasons[reason]++
-		}
-	}
-	for _, e := range said {
-		for _, refused := range e.Refused {
-			for _, reason := range refused {
-				reasons[reason]++
-			}
-		}
-	}
-	return reasons
-}
-
 // Restrict has the class see those of its nodes alone that extenders left, until restore
 // is called.
 func (c *Class) Restrict(left []uint32) (restore func()) {
@@ -69,14 +48,4 @@ func (c *Class) MostScore(atLeast int64) int64 {
 		atLeast = max(atLeast, c.priorities[i].Most())
 	}
 	return atLeast
-}
-
-// addTotals adds to the totals of the nodes that fit, for one decision. Totals are
-// complete again with sumUp.
-func (c *Class) AddTotal(n uint32, score int64) { c.totals.totals[n] += score }
-
-// SumTotals works out the best total after addTotal.
-func (c *Class) SumTotals() {
-	c.totals.summariseAll()
-	c.totals.findMax()
 }

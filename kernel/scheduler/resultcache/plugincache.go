@@ -27,16 +27,16 @@ func (p *pluginCache) looksBeyond() bool { return p.scope == string(sdk.ScopeClu
 
 // fresh reports whether the plugin's answers depend on no object that changed since
 // the last update.
-func (p *pluginCache) fresh(c *Class, s *View) bool {
-	return c.known && !p.stale && p.reads == p.version(c, s)
+func (p *pluginCache) fresh(u *update) bool {
+	return u.known && !p.stale && p.reads == p.version(u)
 }
 
 // version is that of the kinds which the plugin reads.
-func (p *pluginCache) version(c *Class, s *View) uint64 {
-	if c.known && c.objects == s.ObjectVersion {
+func (p *pluginCache) version(u *update) uint64 {
+	if u.known && u.objects == u.view.ObjectVersion {
 		return p.reads
 	}
-	return s.Version(p.kinds)
+	return u.view.Version(p.kinds)
 }
 
 // predicateCache holds one predicate's answers for a class.

@@ -20,6 +20,12 @@ const (
 // maxPredictions bounds what a class remembers of them.
 const maxPredictions = 1 << 10
 
+// Predictor remembers what became of nodes that got a pod of a class more.
+type Predictor struct {
+	class       *Class
+	predictions map[uint64]Prediction
+}
+
 // Taken is a node that gets a pod before the plugins are asked.
 type Taken struct {
 	Node       uint32
@@ -29,60 +35,60 @@ type Taken struct {
 
 // Predict is a node that is to get a pod; its scores, and how many pods it has, are those
 // before.
-func (c *Class) Predict(node uint32, pods int) Taken {
+func (p *Predictor) Predict(node uint32, pods int) Taken {
 	const prime = 1099511628211 // of the hash FNV-1a
 	was := (uint64(14695981039346656037) ^ uint64(pods)) * prime
-	for i := range c.priorities {
-		was = (was ^ uint64(c.priorities[i].rawOf(node))) * prime
+	for i := range p.class.priorities {
+		was = (was ^ uint64(p.class.priorities[i].rawOf(node))) * prime
 	}
-	return Taken{node, was, c.predictions[was]}
+	return Taken{node, was, p.predictions[was]}
 }
 
 // Observe notes what became of a node that had the best total and was told its pod;
 // it reports whether that was forecast.
-func (c *Class) Observe(t Taken, best int64) bool {
+func (p *Predictor) Observe(t Taken, best int64) bool {
 	fate := Same
-	switch total := c.totals.totals[t.Node]; {
+	switch total := p.class.totals.totals[t.Node]; {
 	case total < best:
 		fate = Lower
 	case total > best:
 		fate = Higher
 	}
-	if fate != c.predictions[t.was] {
-		if c.predictions == nil || len(c.predictions) >= maxPredictions {
-			c.predictions = map[uint64]Prediction{}
+	if fate != p.predictions[t.was] {
+		if p.predictions == nil || len(p.predictions) >= maxPredictions {
+			p.predictions = map[uint64]Prediction{}
 		}
-		c.predictions[t.was] = fate
+		p.predictions[t.was] = fate
 	}
 	return fate == t.Prediction
 }
 
 // ChoseByTotal reports whether a node was chosen by the totals, which still stand, of answers by
 // a policy.
-func (c *Class) ChoseByTotal(policy contractv1.Policy, node uint32) bool {
-	return policy == c.policy && c.known && c.trouble == nil && c.totalled && len(c.changed) == 0 && !c.flipped &&
-		c.totals.totals[node] == c.totals.most
+func (p *Predictor) ChoseByTotal(policy contractv1.Policy, node uint32) bool {
+	return policy == p.class.policy && p.class.known && p.class.trouble == nil && p.class.totalled && len(p.class.changed) == 0 && !p.class.flipped &&
+		p.class.totals.totals[node] == p.class.totals.most
 }
 
 // UpTo reports whether the class has taken in the change log up to a position.
-func (c *Class) UpTo(position uint64) bool { return c.position == position }
+func (p *Predictor) UpTo(position uint64) bool { return p.class.position == position }
 
 // DropTotal takes a node out of the totals: it is the one of a pod that the plugins were not
 // told of.
-func (c *Class) DropTotal(node uint32) {
-	c.totals.drop(node)
-	c.change(node)
+func (p *Predictor) DropTotal(node uint32) {
+	p.class.totals.drop(node)
+	p.class.change(node)
 }
 
 // VerifyTotals brings verdicts, scores and totals up to date after nodes got pods; it reports
 // whether totals are comparable with those before.
-func (c *Class) VerifyTotals(ctx context.Context, v *View) bool {
-	if err := c.Update(ctx, c.policy, v); err != nil || !c.totalled || c.flipped || c.trouble != nil {
+func (p *Predictor) VerifyTotals(ctx context.Context, v *View) bool {
+	if err := p.class.Update(ctx, p.class.policy, v); err != nil || !p.class.totalled || p.class.flipped || p.class.trouble != nil {
 		return false
 	}
-	if _, err := c.UpdateTotals(ctx); err != nil {
-		c.Forget()
+	if _, err := p.class.UpdateTotals(ctx); err != nil {
+		p.class.Forget()
 		return false
 	}
-	return !c.remeasured && c.trouble == nil
+	return !p.class.remeasured && p.class.trouble == nil
 }

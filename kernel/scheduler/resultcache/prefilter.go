@@ -35,40 +35,40 @@ func (n *narrowing) allows(node uint32) bool {
 
 // narrow asks the pre-filter plugins whose answers may be others now, and lists
 // all nodes if the outcome is another.
-func (c *Class) narrow(ctx context.Context, s *View) error {
-	infos := c.at.Points[contractv1.Point_PRE_FILTER]
+func (u *update) narrow(ctx context.Context) error {
+	infos := u.at.Points[contractv1.Point_PRE_FILTER]
 	if len(infos) == 0 {
 		return nil
 	}
-	n := &c.narrowing
-	if !c.known || len(n.answers) != len(infos) {
+	n := &u.narrowing
+	if !u.known || len(n.answers) != len(infos) {
 		n.answers = make([]narrowAnswer, len(infos))
 	}
-	call := &contractv1.CycleCall{Class: c.id}
+	call := &contractv1.CycleCall{Class: u.id}
 	for i := range infos {
 		a := &n.answers[i]
 		reads := a.reads
-		if !a.known || c.objects != s.ObjectVersion {
-			reads = s.Version(infos[i].Reads)
+		if !a.known || u.objects != u.view.ObjectVersion {
+			reads = u.view.Version(infos[i].Reads)
 		}
-		if a.known && a.reads == reads && a.nodes == s.NodeVersion && (infos[i].Scope != "cluster" || a.position == s.Log.End()) {
+		if a.known && a.reads == reads && a.nodes == u.view.NodeVersion && (infos[i].Scope != "cluster" || a.position == u.view.Log.End()) {
 			continue
 		}
-		if !framework.Concerns(c.shape.Pod, infos[i].Pods) {
-			*a = narrowAnswer{known: true, reads: reads, nodes: s.NodeVersion, position: s.Log.End()}
+		if !framework.Concerns(u.shape.Pod, infos[i].Pods) {
+			*a = narrowAnswer{known: true, reads: reads, nodes: u.view.NodeVersion, position: u.view.Log.End()}
 			continue
 		}
-		*a = narrowAnswer{reads: reads, nodes: s.NodeVersion, position: s.Log.End()}
+		*a = narrowAnswer{reads: reads, nodes: u.view.NodeVersion, position: u.view.Log.End()}
 		call.Steps = append(call.Steps, contractv1.CycleStep{Point: contractv1.Point_PRE_FILTER, Plugin: i})
 	}
 	if len(call.Steps) == 0 {
 		return nil
 	}
-	c.at.Cycler.Cycle(ctx, call)
+	u.at.Cycler.Cycle(ctx, call)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if stop := c.at.Stop(call); stop != nil && !stop.Refused() {
+	if stop := u.at.Stop(call); stop != nil && !stop.Refused() {
 		return stop.Err()
 	}
 	for k, r := range call.Results {
@@ -77,16 +77,16 @@ func (c *Class) narrow(ctx context.Context, s *View) error {
 		a.known, a.result = r.GetCode() != contractv1.Code_SKIP || len(r.GetReasons()) == 0, r
 	}
 	before := *n
-	n.combine(infos, len(s.ByIndex))
-	if (before.stop == nil) == (n.stop == nil) && (before.allowed == nil) == (n.allowed == nil) && slices.Equal(before.allowed, n.allowed) && c.known {
-		c.message = "" // the words may be others
+	n.combine(infos, len(u.view.ByIndex))
+	if (before.stop == nil) == (n.stop == nil) && (before.allowed == nil) == (n.allowed == nil) && slices.Equal(before.allowed, n.allowed) && u.known {
+		u.message = "" // the words may be others
 		return nil
 	}
-	c.message = ""
-	for node := range s.ByIndex {
-		if c.mark[node] != c.tick {
-			c.mark[node] = c.tick
-			c.list = append(c.list, uint32(node))
+	u.message = ""
+	for node := range u.view.ByIndex {
+		if u.mark[node] != u.tick {
+			u.mark[node] = u.tick
+			u.list = append(u.list, uint32(node))
 		}
 	}
 	return nil
@@ -140,16 +140,16 @@ func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[stri
 
 // preScore tells the pre-score plugins which nodes fit, when anything is another
 // than in the decision before.
-func (c *Class) preScore(ctx context.Context, s *View) error {
-	if !c.at.Has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.Log.End() {
+func (u *update) preScore(ctx context.Context) error {
+	if !u.at.Has(contractv1.Point_PRE_SCORE) || len(u.fit) == 0 || u.known && !u.fitOld && u.position == u.view.Log.End() {
 		return nil
 	}
-	call := &contractv1.CycleCall{Steps: c.at.Steps(contractv1.Point_PRE_SCORE), Class: c.id, Nodes: c.fit}
-	c.at.Cycler.Cycle(ctx, call)
+	call := &contractv1.CycleCall{Steps: u.at.Steps(contractv1.Point_PRE_SCORE), Class: u.id, Nodes: u.fit}
+	u.at.Cycler.Cycle(ctx, call)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if stop := c.at.Stop(call); stop != nil {
+	if stop := u.at.Stop(call); stop != nil {
 		return stop.Err()
 	}
 	return nil

@@ -6,82 +6,82 @@ import (
 )
 
 // score asks for the raw scores that are missing among the nodes that fit.
-func (c *Class) score(ctx context.Context, s *View) error {
-	touched := c.touchedFit(s)
-	for i := range c.priorities {
-		cache := &c.priorities[i]
-		if c.fitOld || c.nodes != s.NodeVersion {
+func (u *update) score(ctx context.Context) error {
+	touched := u.touchedFit()
+	for i := range u.priorities {
+		cache := &u.priorities[i]
+		if u.fitOld || u.nodes != u.view.NodeVersion {
 			cache.moved = true
 		}
 		candidates := touched
-		if cache.void || c.fitOld {
-			candidates = c.fit
+		if cache.void || u.fitOld {
+			candidates = u.fit
 		}
-		c.asks[i] = c.asks[i][:0]
+		u.asks[i] = u.asks[i][:0]
 		if cache.skip.now {
 			continue
 		}
 		for _, n := range candidates {
 			if !cache.have[n] {
-				c.asks[i] = append(c.asks[i], n)
+				u.asks[i] = append(u.asks[i], n)
 			}
 		}
-		c.askChangedScores(i)
+		u.askChangedScores(i)
 	}
-	c.scoreTogether(ctx)
-	for i := range c.priorities {
-		if err := c.askScores(ctx, i); err != nil {
+	u.scoreTogether(ctx)
+	for i := range u.priorities {
+		if err := u.askScores(ctx, i); err != nil {
 			return err
 		}
 	}
-	c.fitOld = false
+	u.fitOld = false
 	return nil
 }
 
 // askScores asks priority i about those of its nodes whose raw score is missing.
-func (c *Class) askScores(ctx context.Context, i int) error {
-	cache := &c.priorities[i]
-	c.ask = c.ask[:0]
-	for _, n := range c.asks[i] {
+func (u *update) askScores(ctx context.Context, i int) error {
+	cache := &u.priorities[i]
+	u.ask = u.ask[:0]
+	for _, n := range u.asks[i] {
 		if !cache.have[n] {
-			c.ask = append(c.ask, n)
+			u.ask = append(u.ask, n)
 		}
 	}
-	if len(c.ask) == 0 {
+	if len(u.ask) == 0 {
 		return nil
 	}
-	c.scores = grow(c.scores, len(c.ask), 0)[:len(c.ask)]
-	if err := c.policy.Score(ctx, i, c.id, c.ask, c.scores); err != nil {
+	u.scores = grow(u.scores, len(u.ask), 0)[:len(u.ask)]
+	if err := u.policy.Score(ctx, i, u.id, u.ask, u.scores); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.trouble = fmt.Errorf("priority %s: %w", cache.Name, err)
+		u.trouble = fmt.Errorf("priority %s: %w", cache.Name, err)
 		cache.stale = true
-		clear(c.scores)
+		clear(u.scores)
 	}
-	c.scoresUntil(i)
-	for k, n := range c.ask {
-		c.takeScore(cache, n, c.scores[k])
+	u.scoresUntil(i)
+	for k, n := range u.ask {
+		u.takeScore(cache, n, u.scores[k])
 	}
 	return nil
 }
 
 // takeScore keeps a raw score.
-func (c *Class) takeScore(cache *priorityCache, n uint32, score int64) {
+func (u *update) takeScore(cache *priorityCache, n uint32, score int64) {
 	if cache.take(n, score) {
-		c.change(n)
+		u.change(n)
 	}
 }
 
 // touchedFit lists, once each, the nodes touched since the last update that fit.
-func (c *Class) touchedFit(s *View) []uint32 {
-	touched, _ := s.Log.Since(c.position)
-	c.list = c.list[:0]
+func (u *update) touchedFit() []uint32 {
+	touched, _ := u.view.Log.Since(u.position)
+	u.list = u.list[:0]
 	for _, t := range touched {
-		if c.fail[t.Node] == fits && c.mark[t.Node] == c.tick {
-			c.mark[t.Node] = 0 // each once
-			c.list = append(c.list, t.Node)
+		if u.fail[t.Node] == fits && u.mark[t.Node] == u.tick {
+			u.mark[t.Node] = 0 // each once
+			u.list = append(u.list, t.Node)
 		}
 	}
-	return c.list
+	return u.list
 }

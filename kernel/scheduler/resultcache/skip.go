@@ -18,30 +18,30 @@ type skip struct {
 
 // askSkips asks the plugins whether they have nothing to say, where objects that they
 // read changed.
-func (c *Class) askSkips(ctx context.Context, s *View) {
-	idler, ok := c.policy.(contractv1.Idler)
+func (u *update) askSkips(ctx context.Context) {
+	idler, ok := u.policy.(contractv1.Idler)
 	if !ok {
 		return
 	}
-	for p := range c.predicates {
-		cache := &c.predicates[p]
-		if cache.fresh(c, s) {
+	for p := range u.predicates {
+		cache := &u.predicates[p]
+		if cache.fresh(u) {
 			cache.skip.before = cache.skip.now
 			continue
 		}
-		now := idler.IdleVerdict(ctx, p, c.id)
+		now := idler.IdleVerdict(ctx, p, u.id)
 		cache.skip = skip{now: now, before: now && cache.skip.now}
 	}
-	for i := range c.priorities {
-		cache := &c.priorities[i]
-		if cache.fresh(c, s) {
+	for i := range u.priorities {
+		cache := &u.priorities[i]
+		if cache.fresh(u) {
 			continue
 		}
-		now := idler.IdleScore(ctx, i, c.id)
+		now := idler.IdleScore(ctx, i, u.id)
 		if now && !cache.skip.now {
 			// From here on all raw scores are 0, so none is kept.
 			cache.raw, cache.have, cache.norm = nil, nil, nil
-			cache.moved, cache.unmeasured, c.totalled = true, true, false
+			cache.moved, cache.unmeasured, u.totalled = true, true, false
 		}
 		cache.skip = skip{now: now}
 	}

@@ -9,9 +9,9 @@ const totalBlock = 64
 // none is the total of a node that does not fit.
 const none = math.MinInt64
 
-// totalIndex is the total score of each node that fits, by node index, so summarised
+// Totals are the total score of each node that fits, by node index, so summarised
 // that the best is found without a look at each.
-type totalIndex struct {
+type Totals struct {
 	totals []int64
 	best   []int64 // by block: the largest total in it
 	ties   []int   // by block: how many nodes have that
@@ -21,7 +21,7 @@ type totalIndex struct {
 }
 
 // resize makes room for n nodes.
-func (t *totalIndex) resize(n int) {
+func (t *Totals) resize(n int) {
 	n = (n + totalBlock - 1) / totalBlock * totalBlock
 	t.totals = grow(t.totals, n, none)
 	t.best = grow(t.best, n/totalBlock, none)
@@ -29,14 +29,14 @@ func (t *totalIndex) resize(n int) {
 }
 
 // clear leaves no node with a total.
-func (t *totalIndex) clear() {
+func (t *Totals) clear() {
 	for n := range t.totals {
 		t.totals[n] = none
 	}
 }
 
 // set gives a node another total.
-func (t *totalIndex) set(n uint32, total int64) {
+func (t *Totals) set(n uint32, total int64) {
 	before := t.totals[n]
 	if t.totals[n] = total; before == total {
 		return
@@ -56,7 +56,7 @@ func (t *totalIndex) set(n uint32, total int64) {
 
 // drop takes out a node, and knows at once what findMax would find if it was one of
 // several on the best total.
-func (t *totalIndex) drop(n uint32) {
+func (t *Totals) drop(n uint32) {
 	one := t.tied > 1 && t.totals[n] == t.most
 	if t.set(n, none); one {
 		t.tied--
@@ -66,7 +66,7 @@ func (t *totalIndex) drop(n uint32) {
 }
 
 // summarise works out a block's entry.
-func (t *totalIndex) summarise(block int) {
+func (t *Totals) summarise(block int) {
 	best, ties := int64(none), 0
 	for _, total := range t.totals[block*totalBlock : (block+1)*totalBlock] {
 		if total > best {
@@ -80,14 +80,14 @@ func (t *totalIndex) summarise(block int) {
 }
 
 // summariseAll works out every entry.
-func (t *totalIndex) summariseAll() {
+func (t *Totals) summariseAll() {
 	for block := range t.best {
 		t.summarise(block)
 	}
 }
 
 // findMax finds the best total and counts the nodes that have it.
-func (t *totalIndex) findMax() {
+func (t *Totals) findMax() {
 	t.most, t.tied = none, 0
 	for block, best := range t.best {
 		if best > t.most {
@@ -99,8 +99,8 @@ func (t *totalIndex) findMax() {
 	}
 }
 
-// nth returns the nth of the nodes on the best total, in order of index.
-func (t *totalIndex) nth(n int) uint32 {
+// Nth returns the nth of the nodes on the best total, in order of index.
+func (t *Totals) Nth(n int) uint32 {
 	for block, best := range t.best {
 		if best != t.most {
 			continue
@@ -122,8 +122,8 @@ func (t *totalIndex) nth(n int) uint32 {
 	return 0 // no node fits
 }
 
-// tops are the nodes on the best total, in order of index.
-func (t *totalIndex) tops() []uint32 {
+// Tops are the nodes on the best total, in order of index.
+func (t *Totals) Tops() []uint32 {
 	list := make([]uint32, 0, t.tied)
 	for n, total := range t.totals {
 		if total == t.most && total != none {
@@ -134,7 +134,7 @@ func (t *totalIndex) tops() []uint32 {
 }
 
 // topNodes are the best nodes by total, the winner first, then by total and index.
-func (t *totalIndex) topNodes(winner uint32, most int) []TopNode {
+func (t *Totals) topNodes(winner uint32, most int) []TopNode {
 	top := make([]TopNode, 1, most)
 	top[0] = TopNode{winner, t.totals[winner]}
 	for block, best := range t.best {
@@ -158,4 +158,20 @@ func (t *totalIndex) topNodes(winner uint32, most int) []TopNode {
 		}
 	}
 	return top
+}
+
+// Best is the best total, and Tied how many nodes have it.
+func (t *Totals) Best() int64 { return t.most }
+func (t *Totals) Tied() int   { return t.tied }
+
+// Of is the total of a node that fits.
+func (t *Totals) Of(n uint32) int64 { return t.totals[n] }
+
+// Add adds to the total of a node that fits. Totals are complete again with SumUp.
+func (t *Totals) Add(n uint32, score int64) { t.totals[n] += score }
+
+// SumUp works out the best total after Add.
+func (t *Totals) SumUp() {
+	t.summariseAll()
+	t.findMax()
 }

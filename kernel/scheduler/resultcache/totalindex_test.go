@@ -14,7 +14,7 @@ import (
 func TestTallyIsAFullLook(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var y totalIndex
+		var y Totals
 		want := map[uint32]int64{}
 		n := 0
 		for range 3000 {
@@ -46,8 +46,8 @@ func TestTallyIsAFullLook(t *testing.T) {
 			}
 			y.findMax()
 			k := random.IntN(len(tops))
-			if y.most != order[0].Total || y.tied != len(tops) || y.nth(k) != tops[k] || !slices.Equal(y.tops(), tops) {
-				t.Fatalf("seed %d: best %d on %v, want %d on %v", seed, y.most, y.tops(), order[0].Total, tops)
+			if y.most != order[0].Total || y.tied != len(tops) || y.Nth(k) != tops[k] || !slices.Equal(y.Tops(), tops) {
+				t.Fatalf("seed %d: best %d on %v, want %d on %v", seed, y.most, y.Tops(), order[0].Total, tops)
 			}
 			if random.IntN(4) == 0 {
 				gone := order[random.IntN(min(3, len(order)))]

@@ -19,21 +19,13 @@ func (c *Class) Choose(ctx context.Context, random *rand.Rand) (node uint32, tot
 		return 0, 0, err
 	}
 	if c.totals.tied == 1 {
-		return c.totals.nth(0), best, nil
+		return c.totals.Nth(0), best, nil
 	}
-	return c.totals.nth(random.IntN(c.totals.tied)), best, nil
+	return c.totals.Nth(random.IntN(c.totals.tied)), best, nil
 }
 
 // Feasible are the nodes that fit, ascending; not to be changed.
 func (c *Class) Feasible() []uint32 { return c.fit }
-
-// Best is the best total, tied how many nodes have it, and nth one of these, in order of
-// index. All are of the totals that were made last.
-func (c *Class) Best() int64            { return c.totals.most }
-func (c *Class) Tied() int              { return c.totals.tied }
-func (c *Class) Nth(n int) uint32       { return c.totals.nth(n) }
-func (c *Class) Tops() []uint32         { return c.totals.tops() }
-func (c *Class) TotalOf(n uint32) int64 { return c.totals.totals[n] }
 
 // UpdateTotals brings the totals up to date and returns the best one. Nodes whose
 // scores are what they were, by the same measure, are not looked at.
@@ -269,15 +261,6 @@ func (p *priorityCache) normalised(fit []uint32, n uint32) int64 {
 		return 0
 	}
 	return clamp(raw, most)
-}
-
-// sums are the totals, parallel to c.fit.
-func (c *Class) sums() []int64 {
-	list := make([]int64, len(c.fit))
-	for k, n := range c.fit {
-		list[k] = c.totals.totals[n]
-	}
-	return list
 }
 
 // scale brings a raw score to 0–most.

@@ -10,49 +10,49 @@ import (
 
 // askUnaffected asks the plugins that look at pods on nodes whether they ignore pods of
 // the class.
-func (c *Class) askUnaffected(ctx context.Context) {
-	c.unaffected = nil
-	asked, ok := c.policy.(contractv1.Aloofer)
+func (u *update) askUnaffected(ctx context.Context) {
+	u.unaffected = nil
+	asked, ok := u.policy.(contractv1.Aloofer)
 	if !ok {
 		return
 	}
-	u := &snapshot.Unaffected{Policy: c.policy, Generation: c.generation}
-	for p := range min(len(c.predicates), 64) {
-		if c.predicates[p].looksAtPods() && asked.AloofVerdict(ctx, p, c.id) {
-			u.Predicates |= 1 << p
+	ignored := &snapshot.Unaffected{Policy: u.policy, Generation: u.generation}
+	for p := range min(len(u.predicates), 64) {
+		if u.predicates[p].looksAtPods() && asked.AloofVerdict(ctx, p, u.id) {
+			ignored.Predicates |= 1 << p
 		}
 	}
-	for i := range min(len(c.priorities), 64) {
-		if c.priorities[i].looksAtPods() && asked.AloofScore(ctx, i, c.id) {
-			u.Priorities |= 1 << i
+	for i := range min(len(u.priorities), 64) {
+		if u.priorities[i].looksAtPods() && asked.AloofScore(ctx, i, u.id) {
+			ignored.Priorities |= 1 << i
 		}
 	}
-	if u.Policy.Generation() == u.Generation {
-		c.unaffected = u // else a plugin failed meanwhile, or came back
+	if ignored.Policy.Generation() == ignored.Generation {
+		u.unaffected = ignored // else a plugin failed meanwhile, or came back
 	}
 }
 
 // findUntouched finds the plugins to which nothing happened since the last update: they
 // ignore pods of the class and all pods that came and went.
-func (c *Class) findUntouched(s *View) {
-	c.untouchedPredicates, c.untouchedPriorities = 0, 0
-	touched, ok := s.Log.Since(c.position)
-	if !ok || !c.known || c.unaffected == nil {
+func (u *update) findUntouched() {
+	u.untouchedPredicates, u.untouchedPriorities = 0, 0
+	touched, ok := u.view.Log.Since(u.position)
+	if !ok || !u.known || u.unaffected == nil {
 		return
 	}
-	predicates, priorities := c.unaffected.Predicates, c.unaffected.Priorities
+	predicates, priorities := u.unaffected.Predicates, u.unaffected.Priorities
 	var last *snapshot.Unaffected
 	for i := range touched {
 		t := &touched[i]
 		if t.IgnoredBy == last && last != nil {
 			continue
 		}
-		if last = t.IgnoredBy; last == nil || last.Policy != c.unaffected.Policy || last.Generation != c.unaffected.Generation {
+		if last = t.IgnoredBy; last == nil || last.Policy != u.unaffected.Policy || last.Generation != u.unaffected.Generation {
 			return
 		}
 		if predicates, priorities = predicates&last.Predicates, priorities&last.Priorities; predicates|priorities == 0 {
 			return
 		}
 	}
-	c.untouchedPredicates, c.untouchedPriorities = predicates, priorities
+	u.untouchedPredicates, u.untouchedPriorities = predicates, priorities
 }

@@ -17,13 +17,13 @@ type View struct {
 	ApplyHypothetical func(ctx context.Context, operations []*contractv1.Operation) error
 	Now               func() time.Time
 
-	scratch *scratch
+	update *update // of one class after the other
 }
 
 func NewView(s *snapshot.Snapshot) *View {
-	return &View{Snapshot: s, Now: time.Now, scratch: &scratch{}}
+	return &View{Snapshot: s, Now: time.Now, update: &update{}}
 }
 
 // Renew leaves what belongs to the update under way to whoever is in it, who goes on
 // with it for nothing.
-func (v *View) Renew() { v.scratch = &scratch{} }
+func (v *View) Renew() { v.update = &update{} }

@@ -13,6 +13,10 @@ import (
 // nominated there, or without some that are on them. The answers that the class keeps are
 // not touched.
 
+// WhatIf asks the predicates about nodes as the plugins' replicas have them. It changes
+// nothing of what the class keeps.
+type WhatIf struct{ c *Class }
+
 // Verdict is a predicate's verdict about a node; of no predicate: it fits.
 type Verdict struct {
 	predicate int32
@@ -27,20 +31,20 @@ var FitsNode = Verdict{predicate: fits}
 // Check asks the predicates of the wanted scopes about nodes as the replicas have
 // them now, one predicate after the other over those that pass. Answers run
 // parallel to nodes.
-func (c *Class) Check(ctx context.Context, nodes []uint32, wanted func(*contractv1.PredicateInfo) bool) ([]Verdict, error) {
+func (w WhatIf) Check(ctx context.Context, nodes []uint32, wanted func(*contractv1.PredicateInfo) bool) ([]Verdict, error) {
 	answers := make([]Verdict, len(nodes))
 	alive := make([]int, len(nodes))
 	for k := range nodes {
 		answers[k], alive[k] = FitsNode, k
 	}
-	for p := range c.predicates {
+	for p := range w.c.predicates {
 		if len(alive) == 0 {
 			break
 		}
-		if c.predicates[p].skip.now || !wanted(c.predicates[p].PredicateInfo) {
+		if w.c.predicates[p].skip.now || !wanted(w.c.predicates[p].PredicateInfo) {
 			continue
 		}
-		out, err := c.verdictsOf(ctx, p, nodes, alive)
+		out, err := w.verdictsOf(ctx, p, nodes, alive)
 		if err != nil {
 			return nil, err
 		}
@@ -60,12 +64,12 @@ func (c *Class) Check(ctx context.Context, nodes []uint32, wanted func(*contract
 // verdictsOf are the verdicts of predicate p about those of the nodes that are alive.
 // One that looks at nodes without their pods is not asked again about what the class
 // has its answer to.
-func (c *Class) verdictsOf(ctx context.Context, p int, nodes []uint32, alive []int) ([]uint32, error) {
+func (w WhatIf) verdictsOf(ctx context.Context, p int, nodes []uint32, alive []int) ([]uint32, error) {
 	out, ask, at := make([]uint32, len(alive)), make([]uint32, 0, len(alive)), make([]int, 0, len(alive))
-	kept := !c.predicates[p].looksAtPods() && !c.predicates[p].stale
+	kept := !w.c.predicates[p].looksAtPods() && !w.c.predicates[p].stale
 	for i, k := range alive {
-		if n := nodes[k]; kept && int(n) < len(c.predicates[p].verdicts) && c.predicates[p].verdicts[n] != unknown {
-			out[i] = c.predicates[p].verdicts[n]
+		if n := nodes[k]; kept && int(n) < len(w.c.predicates[p].verdicts) && w.c.predicates[p].verdicts[n] != unknown {
+			out[i] = w.c.predicates[p].verdicts[n]
 		} else {
 			ask, at = append(ask, n), append(at, i)
 		}
@@ -74,9 +78,9 @@ func (c *Class) verdictsOf(ctx context.Context, p int, nodes []uint32, alive []i
 		return out, nil
 	}
 	answers := make([]uint32, len(ask))
-	if err := c.policy.Filter(ctx, p, c.id, ask, answers); err != nil {
-		if !c.predicates[p].IgnoreFailure || ctx.Err() != nil {
-			return nil, fmt.Errorf("predicate %s: %w", c.predicates[p].Name, err)
+	if err := w.c.policy.Filter(ctx, p, w.c.id, ask, answers); err != nil {
+		if !w.c.predicates[p].IgnoreFailure || ctx.Err() != nil {
+			return nil, fmt.Errorf("predicate %s: %w", w.c.predicates[p].Name, err)
 		}
 		clear(answers)
 	}
@@ -103,7 +107,7 @@ func (c *Class) LooksBeyond() bool {
 // CheckWithNominees judges nodes with the pods added that are nominated there, one node
 // after the other where a predicate looks beyond its node. The answer of a node
 // without such pods is that it fits.
-func (c *Class) CheckWithNominees(ctx context.Context, s *View, nodes []uint32, but *snapshot.Pod) ([]Verdict, error) {
+func (w WhatIf) CheckWithNominees(ctx context.Context, s *View, nodes []uint32, but *snapshot.Pod) ([]Verdict, error) {
 	answers := make([]Verdict, len(nodes))
 	var ask []uint32
 	var at []int
@@ -114,7 +118,7 @@ func (c *Class) CheckWithNominees(ctx context.Context, s *View, nodes []uint32, 
 		if e == nil {
 			continue
 		}
-		pods := s.NomineesAbove(e.Name, c.shape.Message.GetPriority(), but)
+		pods := s.NomineesAbove(e.Name, w.c.shape.Message.GetPriority(), but)
 		if len(pods) == 0 {
 			continue
 		}
@@ -134,7 +138,7 @@ func (c *Class) CheckWithNominees(ctx context.Context, s *View, nodes []uint32, 
 		if err := s.ApplyHypothetical(ctx, put); err != nil {
 			return err
 		}
-		got, err := c.Check(ctx, nodes, AnyScope)
+		got, err := w.Check(ctx, nodes, AnyScope)
 		if undone := s.ApplyHypothetical(ctx, take); undone != nil {
 			return undone
 		}
@@ -143,7 +147,7 @@ func (c *Class) CheckWithNominees(ctx context.Context, s *View, nodes []uint32, 
 		}
 		return err
 	}
-	if !c.LooksBeyond() {
+	if !w.c.LooksBeyond() {
 		return answers, one(ask, at, join(put), join(take))
 	}
 	for k := range ask {
@@ -163,11 +167,11 @@ func join(lists [][]*contractv1.Operation) (all []*contractv1.Operation) {
 
 // keepRoom settles those of the nodes that fit by themselves, but not beside the
 // pods that are nominated there; it returns the others.
-func (c *Class) keepRoom(ctx context.Context, s *View, alive []uint32) ([]uint32, error) {
-	if len(s.Nominees) == 0 && len(c.reserved) == 0 {
+func (u *update) keepRoom(ctx context.Context, alive []uint32) ([]uint32, error) {
+	if len(u.view.Nominees) == 0 && len(u.reserved) == 0 {
 		return alive, nil
 	}
-	answers, err := c.CheckWithNominees(ctx, s, alive, nil)
+	answers, err := u.WhatIf().CheckWithNominees(ctx, u.view, alive, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -178,30 +182,27 @@ func (c *Class) keepRoom(ctx context.Context, s *View, alive []uint32) ([]uint32
 			passed = append(passed, n)
 			continue
 		}
-		if c.reserved == nil {
-			c.reserved = map[uint32]bool{}
+		if u.reserved == nil {
+			u.reserved = map[uint32]bool{}
 		}
-		c.reserved[n] = true
-		c.predicates[r.predicate].verdicts[n] = r.Code
-		c.settle(n, r.predicate)
+		u.reserved[n] = true
+		u.predicates[r.predicate].verdicts[n] = r.Code
+		u.settle(n, r.predicate)
 	}
 	return passed, nil
 }
 
 // unreserve has the listed nodes looked at as they are. A verdict that tells of a
 // nominated pod too is no answer about the node alone.
-func (c *Class) unreserve() {
-	if len(c.reserved) == 0 {
+func (u *update) unreserve() {
+	if len(u.reserved) == 0 {
 		return
 	}
-	for _, n := range c.list {
-		if !c.reserved[n] {
+	for _, n := range u.list {
+		if !u.reserved[n] {
 			continue
 		}
-		delete(c.reserved, n)
-		c.invalidateVerdicts(n)
+		delete(u.reserved, n)
+		u.invalidateVerdicts(n)
 	}
 }
-
-// FitsAlone reports whether a node fits as it is, nominated pods aside.
-func (c *Class) FitsAlone(n uint32) bool { return c.fail[n] == fits || c.reserved[n] }
