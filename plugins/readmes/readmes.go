@@ -1,7 +1,7 @@
 // Package readmes compares the READMEs of plugins with what the plugins declare, so
 // that a reader of one is never told another scope, kind or list of objects than the
 // host goes by. The tests of bundles call it. The table in the section "Scope" is the
-// declaration itself; `go test ./plugins/... -update` writes it.
+// declaration itself; `go test -update` in a bundle's folder writes it.
 //
 // It imports the sdk alone.
 package readmes
@@ -124,7 +124,7 @@ func faults(text []byte, plugins []sdk.PluginInfo) []string {
 	var found []string
 	prose, rows, ok := strings.Cut(string(text[start:end]), head)
 	if !ok || head+rows != table(plugins) {
-		found = append(found, "its table is not what is declared: run go test ./plugins/... -update")
+		found = append(found, "its table is not what is declared: run go test -update in the folder of this README")
 	}
 	declared := map[string]bool{}
 	for _, p := range plugins {
