@@ -182,7 +182,7 @@ test: build etcd ## pass every test; those that need root or a kernel feature sa
 	@status=0; \
 	GOGC=300 $(GO) test -timeout 30m $$($(GO) list ./... | grep -v '/e2e') || status=1; \
 	for b in $(MODULE_BUNDLES) tools=$(BUNDLE); do (cd $${b#*=} && echo "$(GO) test ./... in $${b#*=}" && $(GO) test -timeout 10m ./...) || status=1; done; \
-	$(GO) test -timeout 60m -parallel 4 ./e2e/... || status=1; \
+	$(GO) test -timeout 60m -parallel 3 ./e2e/... || status=1; \
 	exit $$status
 
 .PHONY: generate

@@ -21,7 +21,7 @@ import (
 
 // documentPatience is how long all commands of one document may take together,
 // on a machine that has to build a plugin for the first time.
-const documentPatience = 15 * time.Minute
+const documentPatience = 30 * time.Minute
 
 // fence is one fenced block of a document. Its info string is a language and,
 // behind it, either a file's name ("go quiet/main.go": the reader writes this
