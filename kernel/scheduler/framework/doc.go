@@ -1,18 +1,18 @@
-// Package framework owns what the parts of the scheduler say to each other about the
-// plugins of a policy: which there are at each point of the cycle (Plugins), what one
-// answered that ended a step (Status), who refused a pod and which events can help it
-// (Failure). The words are those of kube-scheduler's package of this name.
+// Package framework owns the vocabulary that the parts of the scheduler share about the
+// plugins of a policy. Plugins lists the plugins at each point of the cycle. A Status is the
+// answer of a plugin that ended a step. A Failure lists the plugins that refused a pod, and
+// the events that can help it. The names are those of kube-scheduler's package framework.
 //
 // # How data passes through
 //
-// PluginsOf reads a policy once. Whoever makes a contractv1.CycleCall of its steps asks
-// Stop what ended it. A Status becomes an Outcome for users, an error, or a Failure by
-// which the queue knows what brings the pod back. A Failure is shared by the pods of a
-// class and never changed.
+// PluginsOf reads a policy once. After a contractv1.CycleCall of its steps, the caller uses
+// Stop to find out what ended it. A Status becomes an Outcome for users, an error, or a
+// Failure. The Failure tells the queue what brings the pod back. All pods of a class share
+// a Failure, and it never changes.
 //
-// Which pods a plugin has to do with (Concerns) narrows its scope: for others it looks
-// at one node alone.
+// Concerns says which pods a plugin is about. For all other pods it narrows the plugin's
+// scope to one node.
 //
-// Nothing here holds state, asks a plugin or starts a goroutine. The package must not
-// import the packages beside it but convert.
+// The package holds no state, calls no plugin and starts no goroutine. Of the packages
+// beside it, it may import only convert.
 package framework

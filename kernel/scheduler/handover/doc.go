@@ -1,6 +1,7 @@
-// Package handover has a state owned by one goroutine at a time, which can leave it to
-// another while it waits for something slow, and have it back.
+// Package handover owns the right to a state that one goroutine holds at a time. The owner
+// can leave the state to another goroutine while it waits for something slow, and get it
+// back.
 //
-// It owns who owns; the state is its caller's. Data passes through by channels, so that
-// what one owner wrote is seen by the next. It imports nothing of the kernel.
+// The state itself belongs to the caller. Channels carry the right, so each owner sees the
+// writes of the previous one. The package imports nothing of the kernel.
 package handover

@@ -1,7 +1,7 @@
-// Package schedulertest owns what tests of the scheduler and of its parts share: plugins
-// of each sort (policy.go), a GuestPolicy that serves plugins of the SDK in the test's own
-// process, pods and nodes, and a source of chance that a fuzzer can steer.
+// Package schedulertest owns what tests of the scheduler and of its parts share. It has
+// plugins of each kind (policy.go), and a GuestPolicy that serves plugins of the SDK in the
+// process of the test. It also has pods, nodes, and a random source that a fuzzer can steer.
 //
-// A GuestPolicy is fed as the plugin host feeds a guest: from a replica when it is behind. It
-// counts what it is asked. Only tests may import this package.
+// A GuestPolicy gets its state as a guest of the plugin host does: from a replica when it is
+// behind. It counts its calls. Only tests may import this package.
 package schedulertest
