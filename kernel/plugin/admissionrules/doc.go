@@ -1,13 +1,12 @@
-// Package admissionrules says which requests an admission plugin is asked about:
-// what its manifest asks for, what its guest describes and what an operator grants
-// are rules of one form.
+// Package admissionrules defines which requests an admission plugin reviews. The rules of its
+// manifest, of its guest and of an operator have one form.
 //
-// How data passes through: a bundle's start compares the guest's rules with the
-// manifest's (Beyond); a request is compared with both and with the operator's
-// (Ask), before anything is encoded.
+// How data passes through: the start of a bundle compares the guest's rules with the
+// manifest's (Beyond). Each request is compared with both and with the operator's (Ask),
+// before anything is encoded.
 //
-// Resources that give rights or are secrets are asked for by their name: * does
-// not include them, in none of the three.
+// Resources that give rights or are secrets must be named explicitly: * does not include
+// them in any of the three.
 //
 // It imports nothing of the kernel.
 package admissionrules

@@ -1,26 +1,26 @@
-// Package apiservers knows the API servers of plugins that run in this kernel: how each
-// is reached, and whether it answers.
+// Package apiservers tracks the API servers of plugins that run in this kernel: how to reach
+// each of them, and whether it answers.
 //
 // # What it owns
 //
-// A transport for each server, which dials the socket of the process that runs now; and
-// a check of each group version, which asks for its discovery document as Kubernetes'
-// aggregator does: every ten seconds, and sooner while there is no answer.
+// It owns a transport per server, which dials the socket of the running process. It also
+// owns a check per group version, which requests the discovery document as Kubernetes'
+// aggregator does: every ten seconds, and sooner while the server does not answer.
 //
 // # What it promises
 //
-// A server that did not answer its last check has no transport: clients are told so at
-// once, rather than each waiting for it. An answer is read up to a bound, and a redirect
-// is no answer. Everything that is started ends with Close, which waits for it.
+// A server that did not answer its last check has no transport. Clients get an error at
+// once and do not wait for it. Answers are read up to a limit, and a redirect does not count
+// as an answer. Close ends everything that was started, and waits for it.
 //
-// A server that nothing uses may rest (Rest): its process ends, and the next request waits
-// for a new one, for a bounded time and with a bounded number of others. Meanwhile it counts
-// as available, and the kernel's questions for discovery and OpenAPI are answered as the
-// process last did (record.go). They are no use, nor are checks.
+// An unused server may rest (Rest): its process ends. The next request waits for a new
+// process, for a bounded time and with a bounded number of other requests. Meanwhile the
+// server counts as available, and the last answers of the process serve the kernel's requests
+// for discovery and OpenAPI (record.go). Those requests and the checks do not count as uses.
 //
 // Data passes: plugin host → Up, Down, Rest; kernel/api/aggregation → Transport; the plugin
 // host's writer of APIServices and Plugin objects → Fault.
 //
-// It imports kernel/reasons alone of the kernel. It must not import kernel/plugin or
+// Of the kernel it imports only kernel/reasons. It must not import kernel/plugin or
 // kernel/api.
 package apiservers

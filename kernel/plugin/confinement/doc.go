@@ -1,18 +1,18 @@
-// Package confinement starts a plugin's process behind walls: namespaces with a
-// root file system of its own, limits, a user, no capabilities, a filter of
-// system calls. Together with the cgroup that the caller puts it into, they are
-// what the process is held to. Rules of Landlock stand beside them, where Linux has it.
+// Package confinement starts a plugin's process in a sandbox. Its walls are namespaces with
+// a separate root file system, limits, a user, no capabilities, and a filter of system calls.
+// The cgroup that the caller puts it into completes them. Where Linux has Landlock, its rules
+// are added.
 //
-// The process begins as an executor (see there), which is held by ptrace: before
-// its first instruction, for the caller to put it into its cgroup, and again
-// before the plugin's first instruction, for the caller to compare what is
-// executed with its digest.
+// The process begins as an executor (see there), which ptrace stops twice. The first stop is
+// before its first instruction, so that the caller can put it into its cgroup. The second is
+// before the plugin's first instruction, so that the caller can compare the executed file
+// with its digest.
 //
-// It fails closed: where the machine cannot put up a wall, nothing is started, and
-// the error says which wall it was and which key of the configuration waives it.
-// What is waived and missing is told in Process.Without.
+// It fails closed: if the machine cannot build a wall, the process does not start. The error
+// names the wall and the key of the configuration that waives it. Process.Without lists walls
+// that are waived and missing.
 //
-// Users keeps which kernel on the machine has given out which user id.
+// Users records which kernel on the machine has given out which user id.
 //
 // It imports executor and no other package of the kernel.
 package confinement

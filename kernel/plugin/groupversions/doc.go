@@ -1,5 +1,5 @@
-// Package groupversions is what an API server plugin serves, as its manifest says: the
-// group versions, their places in discovery, and what is wrong with them.
+// Package groupversions describes what an API server plugin serves, according to its
+// manifest: the group versions, their places in discovery, and the errors in them.
 //
 // It imports nothing of the kernel. It must not know which groups are served: that
 // changes while a kernel runs, and package apiservices beside it finds out.

@@ -1,7 +1,7 @@
-// Package operate is what an operator does with plugins through the API: look at
-// them, change what their Plugin objects ask for, and wait until the plugin host
-// has put that in force or said why not. `pintle plugin` is made of it; whatever
-// it does, kubectl can do with the same objects.
+// Package operate implements what an operator does with plugins through the API. It lists
+// them, changes their Plugin objects, and waits until the plugin host has put a change in
+// force or rejected it. `pintle plugin` is built on it. kubectl can do all of it with the
+// same objects.
 //
 // It is a client: it imports API types and client-go, and nothing of the host.
 package operate

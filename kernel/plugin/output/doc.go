@@ -1,11 +1,11 @@
-// Package output reads what bundles write to their standard streams, and hands it to a logger:
-// line by line, with level and attributes where a line is a structured record.
+// Package output reads the standard streams of bundles and passes them to a logger, line by
+// line. If a line is a structured record, its level and attributes are kept.
 //
-// What is read is untrusted and bounded: bytes of a line and of a write, attributes of a
-// record, lines a second of a bundle (Budget), bytes a second of a process (FloodReader). What
-// goes beyond is dropped and counted. Control characters do not reach the log, and no record
-// says who wrote it: those keys are the host's.
+// The input is untrusted and bounded: bytes per line and per write, attributes per record,
+// lines per second and bundle (Budget), bytes per second and process (FloodReader). The
+// package drops and counts the excess. Control characters do not reach the log. A record
+// cannot forge its origin: those keys belong to the host.
 //
-// It starts no goroutine; a reader or writer is for one goroutine, a Budget for many. It
+// It starts no goroutine. A reader or writer is for one goroutine, a Budget for many. It
 // imports nothing of Pintle.
 package output

@@ -1,8 +1,9 @@
-// Package seal pins the artefacts of a bundle by their digests, as a part of its build and
-// never of a start: Seal writes what a bundle's folder has beside the manifest (or into it,
-// where it names digests), and refuses a module that cannot run or reviews more than the
-// manifest asks for. Unseal removes builds of a source that is no more.
+// Package seal pins the artefacts of a bundle by their digests. This is a part of its build
+// and never of a start. Seal writes the digests beside the manifest in the bundle's folder,
+// or into the manifest if that names digests. It refuses a module that cannot run or that
+// reviews more than the manifest lists. Unseal removes builds whose source no longer exists.
 //
-// The folder is an author's: paths outside of it are refused. It starts no goroutine. It may
-// import kernel/plugin/manifest, sealed and wasm; it must not import kernel/plugin.
+// The folder is an author's, so the package refuses paths outside of it. It starts no
+// goroutine. It may import kernel/plugin/manifest, sealed and wasm; it must not import
+// kernel/plugin.
 package seal

@@ -1,21 +1,20 @@
-// Package sealed holds together the two files of a bundle's folder that are its
-// manifest: manifest.yaml, which its author writes, and artifacts.yaml, which a build
-// writes and in which the digests of the builds are. So a build never changes what is
-// under version control.
+// Package sealed joins the two files in a bundle's folder that form its manifest. The author
+// writes manifest.yaml. A build writes artifacts.yaml, with the digests of the builds. So a
+// build never changes a file under version control.
 //
 // # What it owns
 //
 // File is the second file. Read joins both into the one manifest that packages, the
-// catalog and locks have: its bytes are what a bundle's digest is of, so that a folder
-// and what is installed from it have one digest.
+// catalog and locks have. A bundle's digest covers the bytes of this manifest, so a folder
+// and its installed copy have the same digest.
 //
 // # What it promises
 //
-// A manifest that names digests itself is whole, and artifacts.yaml beside it does not
-// count: nothing that is put into a folder of the catalog changes what a lock pins.
+// A manifest that itself names digests is complete. Then artifacts.yaml beside it does not
+// count: a file that is added to a folder of the catalog cannot change what a lock pins.
 // The lines of the author's file keep their numbers. The same files give the same
 // bytes.
 //
-// It knows YAML and not what the keys mean: kernel/plugin parses and checks what it
-// reads. It must not import kernel/plugin.
+// The package knows YAML but not the meaning of the keys: kernel/plugin parses and checks
+// them. It must not import kernel/plugin.
 package sealed

@@ -1,21 +1,21 @@
-// Package wasmworker runs the WASM module of a bundle in a process apart, so that a
-// fault of the compiler is not one in the kernel's process.
+// Package wasmworker runs the WASM module of a bundle in a separate process. So a fault of
+// the compiler is not a fault in the kernel's process.
 //
-// It owns both ends. In the kernel a Worker stands for the process and an Instance
-// for each instance of the module; in the process Main answers. The process is this
-// program or the small one beside it (cmd/pintle-wasm-worker); whoever starts it puts
-// it behind the walls that all plugins' processes have.
+// It owns both ends. In the kernel a Worker represents the process, and an Instance each
+// instance of the module. In the process Main answers. The process is this program or the
+// small one beside it (cmd/pintle-wasm-worker). The caller that starts it applies the same
+// sandbox as to all plugin processes.
 //
-// How data passes through: an instance's memory is a file in memory that kernel and
-// worker map. Its size is sealed, so that no view of it can fail. What the kernel asks
-// is written there and read there, without a copy; a socket pair of the instance
-// carries who is called, with which numbers, and the way back. Host functions are
-// carried out in the kernel, while it waits for the call to end.
+// How data passes through: the memory of an instance is a file in memory that kernel and
+// worker map. Its size is sealed, so that no view of it can fail. The kernel writes its
+// requests there and reads the answers there, without a copy. A socket pair per instance
+// carries the called function, its numbers, and the return. The kernel executes host
+// functions while it waits for the call to end.
 //
-// What comes from the worker is believed as little as a module is: numbers are
-// checked, views end where the memory does, a frame out of turn or a missed deadline
-// ends the process. What is read from the memory is read once. Machine code comes from
-// the kernel, sealed; nothing that a worker makes is kept.
+// The worker is as untrusted as a module. Numbers are checked, and views end where the
+// memory ends. A frame out of order or a missed deadline ends the process. The kernel reads
+// each value in the memory once. Machine code comes from the kernel, sealed. The kernel keeps
+// nothing that a worker makes.
 //
 // It imports kernel/plugin/engine, sdk/abi and wazero; it must not import other
 // packages of Pintle.
