@@ -204,19 +204,22 @@ lint: $(BIN)/golangci-lint ## find faults by golangci-lint and its .golangci.yml
 	$(BIN)/golangci-lint run $(LINT)
 
 .PHONY: check
-check: check-without-lint lint ## fail where code is not formatted, vetted, linted, tidy or generated (needs protoc), or a licence is not allowed
+check: check-without-lint check-generated lint ## fail where code is not formatted, vetted, linted, tidy or generated (needs protoc), or a licence is not allowed
 
 # The modules whose go.mod and go.sum are checked. Those of some test tools fetch hundreds more.
 TIDY ?= $$(git ls-files '*go.mod')
 
 .PHONY: check-without-lint
-check-without-lint: ## the same but for the linter, as CI does
+check-without-lint: ## the same without the linter and generated code (a test compares that), as CI does
 	@test -z "$$(gofmt -l $$(git ls-files '*.go') </dev/null)" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	@for m in $(TIDY); do \
 	  (cd $$(dirname $$m) && $(GO) mod tidy -diff) || { echo "$$m is not tidy: run go mod tidy beside it"; exit 1; }; \
 	done
 	cd e2e/licences && $(GO) test ./... && $(GO) run . $(CURDIR) $(foreach b,$(MODULE_BUNDLES),$(CURDIR)/$(lastword $(subst =, ,$(b)))) $(CURDIR)/$(BUNDLE):tool
+
+.PHONY: check-generated
+check-generated: # TestGeneratedCodeIsCurrent does the same in make test
 	@before=$$($(GENERATED)); $(MAKE) -s generate; test "$$before" = "$$($(GENERATED))" || \
 	  { echo "generated code was not what make generate writes; it is now: commit it"; git status --short -- '*.pb.go' '*zz_generated*'; exit 1; }
 
