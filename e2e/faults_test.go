@@ -135,7 +135,7 @@ func fault(t *testing.T, f faulty, code int) string {
 	}
 	lines := a.complaints()
 	if len(lines) != 1 {
-		t.Errorf("want one line on standard error, got:\n%s", a.stderr.String())
+		t.Errorf("want one line on standard error, got %d:\n%s\nof all of it:\n%s", len(lines), strings.Join(lines, "\n"), a.stderr.String())
 	}
 	return strings.Join(lines, "\n")
 }
