@@ -310,29 +310,6 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	return u, nil
 }
 
-// candidate makes a unit for another build of a bundle, configured and limited
-// as the present one is, that is in no profile. Neither it nor its supervisor
-// runs until audition.
-func (h *Host) candidate(bundle, version, digest string) (*unit, error) {
-	h.mu.Lock()
-	cfg := h.plan.cfg
-	h.mu.Unlock()
-	for _, bc := range cfg.Bundles {
-		if bc.Name == bundle {
-			bc.Version, bc.Digest = version, digest
-			u, err := h.resolveUnit(&cfg, bc)
-			if err == nil && u.ungranted != nil {
-				return nil, u.ungranted
-			}
-			if err == nil {
-				u.active = true
-			}
-			return u, err
-		}
-	}
-	return nil, fmt.Errorf("plugin bundle %s is not loaded", bundle)
-}
-
 // same reports whether a unit may go on in the place of another. What its
 // plugins are configured with may differ: that reaches a running guest.
 func (u *unit) same(other *unit) bool {

@@ -232,34 +232,6 @@ func (h *Host) dismiss(units ...*unit) {
 	h.beside.Store(&list)
 }
 
-// audition starts a candidate beside the units of the profiles: it is fed as
-// they are. It returns when the candidate runs and has the whole replica, or
-// with the reason why it does not.
-func (h *Host) audition(ctx context.Context, u *unit) error {
-	h.mu.Lock()
-	running := h.ctx
-	h.mu.Unlock()
-	if running == nil {
-		return errors.New("the plugin host does not run")
-	}
-	h.launch(running, u)
-	h.attend(u)
-	err := settle(ctx, []*unit{u})
-	if err == nil {
-		err = h.feed(ctx, u)
-	}
-	if err != nil {
-		h.endAudition(u)
-	}
-	return err
-}
-
-// endAudition stops a candidate; the caller asks it nothing any more.
-func (h *Host) endAudition(u *unit) {
-	h.dismiss(u)
-	h.end(u)
-}
-
 // feed brings a unit up to the scheduler's replica, outside of any decision.
 func (h *Host) feed(ctx context.Context, u *unit) error {
 	source := h.source()

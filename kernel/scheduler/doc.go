@@ -22,7 +22,8 @@
 // see one state. They delay the next decision as long as a decision of a new class. The
 // record keeps the data behind a decision (package resultcache): two bytes per node, shared
 // by decisions between which no node's state changed, and the scores of the best nodes.
-// Simulate runs the same queue and cycle on a picture of a cluster.
+// Simulate runs the same queue and cycle on a picture of a cluster. Shadows follow the cycle:
+// it offers them each delta and each decision, without waiting (followers.go, package explain).
 //
 // While a plugin or an extender does not answer, another goroutine owns the state and
 // decides about pods of other profiles (yield.go, package handover). When the late answer
@@ -88,11 +89,6 @@
 // victim that is not bound yet, because it waits for a permit or for pre-bind plugins
 // (prebinding.go), gives up its node instead, and is tried again.
 //
-// # Shadows
-//
-// The cycle offers each delta and each decision to the comparisons that follow it
-// (followers.go; package explain), without waiting.
-//
 // # Promises
 //
 //   - Reserve is followed by Unreserve, of all reserve plugins, unless the pod is
@@ -111,11 +107,9 @@
 //   - A pod that fits nowhere comes back after an event that can help it, and after five
 //     minutes in any case. The plugins that refused it decide what can help. Back-off doubles
 //     from 1 s to 10 s.
-//   - A pod evicts only pods with a lower priority, on the node that it is
-//     nominated to.
-//   - A predicate that fails closes: no node is chosen without its verdict,
-//     unless its manifest says ignore. A priority that fails counts 0 and is
-//     logged; it may not delay pods.
+//   - A pod evicts only pods with a lower priority, on the node that it is nominated to.
+//   - A predicate that fails closes: no node is chosen without its verdict, unless its manifest
+//     says ignore. A priority that fails counts 0 and is logged; it may not delay pods.
 //   - Each binding, attempt and victim gets an event Scheduled, FailedScheduling or
 //     Preempted, as in kube-scheduler. PodScheduled conditions are written when their
 //     content changes.
