@@ -1,7 +1,6 @@
 package guest
 
-import ()
-
+// The calls of Asserter: what a plugin can say about a class.
 const (
 	CallAloof       = "aloof"
 	CallIdle        = "idle"

@@ -1,7 +1,5 @@
 package guest
 
-import ()
-
 // Expirer is a guest whose plugins say when their answers end.
 type Expirer interface {
 	// Until is when the answers end that plugin i gave to the last question, in Unix

@@ -48,8 +48,8 @@ type (
 	}
 	// Walled says which walls it runs without.
 	Walled interface{ Lacks() []confinement.Wall }
-	// Sized says how much memory it uses, and how much it may; 0: nobody knows. Nothing
-	// else may run in it.
+	// Sized reports the memory that it uses and its limit, in bytes; 0 means unknown. No
+	// call may run at the same time.
 	Sized interface{ Usage() (used, most int64) }
 	// Concurrent takes questions about bindings without waiting for others.
 	Concurrent interface{ Concurrent() }
@@ -104,7 +104,7 @@ type (
 // Asked are the plugins that an evaluation asks, parallel to its questions: filters first.
 type Asked struct {
 	Plugins []AskedPlugin
-	Brief   bool // nobody looks at the clock
+	Brief   bool // short calls are not timed
 }
 
 type AskedPlugin struct {

@@ -1,7 +1,5 @@
 package guest
 
-import ()
-
 // Idler is a guest that knows which of its plugins have nothing to say.
 type Idler interface {
 	// Idle reports whether plugin i has nothing to say about a class.

@@ -9,8 +9,8 @@ import (
 )
 
 // A plugin that a profile configures apart has an instance for that profile in the
-// Guest of its bundle: another value of the plugin, over the same replica. Its
-// Name is the plugin's, instanceMark and the profile's schedulerName, which no
+// guest of its bundle: another value of the plugin, over the same replica. Its
+// name is the plugin's, instanceMark and the profile's schedulerName, which no
 // plugin's name can be.
 const instanceMark = "@"
 

@@ -7,7 +7,7 @@ import (
 
 // Lender is who lets go of its lock while a guest is late.
 type Lender interface {
-	// Yields reports whether who asks can do something else.
+	// Yields reports whether the caller can do other work meanwhile.
 	Yields() bool
 	// Lend reports whether the lock was let go of. Reclaim is to be called then, on the
 	// goroutine of the question, when it is over.

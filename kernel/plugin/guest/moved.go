@@ -1,7 +1,5 @@
 package guest
 
-import ()
-
 // Mover is a guest that knows which answers of its plugins changed.
 type Mover interface {
 	// Moved lists the nodes about which plugin i may answer otherwise than at the

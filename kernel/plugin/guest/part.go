@@ -23,7 +23,7 @@ func Deltas(queue []Part, classes bool) ([][]byte, error) {
 }
 
 const (
-	// PartOperations and partBytes bound what a guest is handed at once. More
+	// PartOperations and PartBytes bound what a guest is handed at once. More
 	// than that is handed over part by part and outside the scheduling cycle.
 	PartOperations = 256
 	PartBytes      = 1 << 20

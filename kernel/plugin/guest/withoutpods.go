@@ -25,7 +25,7 @@ func WithoutPods(delta *contractv1.Delta) *contractv1.Delta {
 	return rest
 }
 
-// withoutPods is the part for a guest that is told of no pods.
+// withoutPods is the part for a guest that needs no pods on nodes.
 func (p Part) withoutPods() (Part, error) {
 	rest := WithoutPods(p.Delta)
 	if rest == p.Delta {

@@ -24,7 +24,7 @@ const (
 )
 
 // ConfigSchema is the JSON schema of a plugin's configuration. In a manifest it
-// Is written in place, or as the path of a file of the bundle (JSON or YAML).
+// is written in place, or as the path of a file of the bundle (JSON or YAML).
 type ConfigSchema struct {
 	// Path of the file, relative to the bundle's folder; empty: in place.
 	Path string

@@ -19,7 +19,7 @@ const (
 	// MaxLogWrite of one write is looked at: the rest is dropped.
 	MaxLogWrite = 64 << 10
 
-	// LogLines a second are what a bundle may write on average, logBurst at once.
+	// LogLines per second are what a bundle may write on average, LogBurst at once.
 	LogLines, LogBurst = 100, 1000
 	// LogReport is how often what was dropped is told.
 	LogReport = 10 * time.Second
@@ -29,7 +29,7 @@ const (
 // and bounded: records with their level and attributes, other lines as they are.
 type LineWriter struct {
 	Log  *slog.Logger
-	Max  int // bytes of a line; 0 is maxLogLine
+	Max  int // bytes of a line; 0 is MaxLogLine
 	Line []byte
 	// dying: the guest tells of its end from here on, in many lines.
 	dying bool

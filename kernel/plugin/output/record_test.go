@@ -12,7 +12,7 @@ import (
 
 // TestLineWriter: a plugin's records keep level and attributes in the kernel's
 // log, whatever logger wrote them; every other line is there as it is, and no
-// Line can name another plugin or end the kernel.
+// line can name another plugin or end the kernel.
 func TestLineWriter(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"sdk", `{"@level":"warn","@message":"disk is full","@timestamp":"2026-01-02T03:04:05.000000Z","node":"n1","free":12}`, `level=WARN msg="disk is full" plugin=p node=n1 free=12`},

@@ -19,7 +19,7 @@ func (g *Guest) ForgetClasses() { g.classes = false }
 func (g *Guest) Evaluates() bool { return !g.alone }
 
 // ApplyAll hands over what is queued in one round trip, which costs as much as that
-// Of one delta.
+// of one delta.
 func (g *Guest) ApplyAll(ctx context.Context, queue []guest.Part) error {
 	_, err := g.Evaluate(ctx, queue, queue[len(queue)-1].Delta.GetGeneration(), &guest.Asked{}, &contractv1.Evaluation{})
 	return err

@@ -96,7 +96,7 @@ const maxAnswerBytes = 64 << 20
 
 // Start starts a bundle's executable: pinned by digest, with mutual TLS,
 // without the kernel's environment, held to its confinement, in a process group
-// Of its own, and killed by the operating system when the kernel dies.
+// of its own, and killed by the operating system when the kernel dies.
 func Start(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact, o Options) (_ *Guest, err error) {
 	name := b.Manifest.Name
 	path, err := filepath.Abs(filepath.Join(b.Directory, a.Path))

@@ -178,7 +178,7 @@ func (f *processFiles) close() {
 }
 
 // outOfMemory reports whether a process of it was killed because it passed the
-// Memory limit.
+// memory limit.
 func (r *processRunner) outOfMemory() bool { return r.group != nil && r.group.OutOfMemory() > 0 }
 
 func (r *processRunner) pid() int {

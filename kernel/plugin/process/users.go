@@ -14,7 +14,7 @@ import (
 )
 
 // Users is a range of user ids of which each bundle gets one for good; the group
-// Of the same number goes with it. Nobody else on the machine may have them.
+// of the same number goes with it. Nobody else on the machine may have them.
 type Users struct {
 	First, Count int
 	// File keeps which bundle has which; empty: nobody remembers.
@@ -59,7 +59,7 @@ func (t *UserTable) Of(bundle string) (int, error) {
 		taken[uid] = true
 	}
 	// Where a bundle is looked for first depends on the kernel too, so that two
-	// Of them on one machine seldom want the same.
+	// of them on one machine seldom want the same.
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", t.File, bundle)
 	for i := range t.Count {

@@ -47,7 +47,7 @@ func unmetered(b *manifest.Bundle, a *manifest.Artifact, err error) error {
 }
 
 // Load verifies, meters and compiles a bundle's module, or maps what the
-// Cache has of it.
+// cache has of it.
 func Load(ctx context.Context, b *manifest.Bundle, a *manifest.Artifact, digest string, cache *modulecache.Cache, memory int64) (*Module, error) {
 	data, err := b.Verify(a, digest)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 )
 
 // roomForMoved is how many words an answer of pintle_moved may have: with more
-// Nodes than that all are asked about.
+// nodes than that all are asked about.
 const roomForMoved = 8 << 10
 
 func (g *Guest) Moved(i int, class uint32, since uint64) (now uint64, nodes []uint32, known bool, err error) {
