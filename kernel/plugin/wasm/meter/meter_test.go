@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// meterSection puts a section together for hand-made modules.
+// section puts a section together for hand-made modules.
 func section(id byte, body ...byte) []byte {
 	return append(binary.AppendUvarint([]byte{id}, uint64(len(body))), body...)
 }
